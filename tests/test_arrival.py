@@ -7,7 +7,10 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Literal
 
 import numpy as np
@@ -19,7 +22,7 @@ from properties import examples
 from random_model import random_translator
 
 from seq2seq import cli
-from seq2seq.data.tokenizer import normalize_line
+from seq2seq.data.tokenizer import Tokenizer, normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference import arrival
 from seq2seq.inference.required import (
@@ -33,7 +36,7 @@ from seq2seq.inference.required import (
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.words import uncertain_words
+from seq2seq.inference.words import source_words, target_words, uncertain_words, word_attention
 
 EMPTY = Glossary()
 
@@ -314,6 +317,60 @@ def test_token_is_one_piece_with_the_weights_of_its_stand_in(translator: Transla
     assert "".join(part.target_pieces[:-1]).replace("▁", " ").strip() == part.text
 
 
+GLUED = (
+    "Haz clic en <b>Guardar</b> para continuar.", "<b>Hola</b>", "Hola</b> mundo", "a<b y c>d",
+    "x{a}y casa", "pre{a}fijo {b}sufijo", "Pulsa <kbd>Ctrl</kbd>.", "una casa{a}{b}",
+    "Click <b>Save</b> to continue.", "<i>CTRL</i> x", "LA CASA{a}",
+)  # fmt: skip
+SPOKEN = ("Ñu", "HOLA", "Guardar", "中", "\u2764\ufe0f", "¿", "é", "<B x>", "3 km", *FRAGMENTS)
+
+
+def shown_words_spell_their_texts(part: Part) -> bool:
+    """Return whether the views of a part have all words of its texts, and pieces of each."""
+    sides = ((source_words(part), f"{part.source}</s>"), (target_words(part), part.text))
+    return all(
+        "".join(shown.words) == "".join(text.split())
+        and {word for of in shown.of_pieces for word in of} == {*range(len(shown.words))}
+        for shown, text in sides
+    )
+
+
+@pytest.mark.parametrize("name", ["es-en", "en-es"])
+def test_tokens_next_to_letters_are_shown(name: str) -> None:
+    model = Translator.load(name)
+    for found in model.translate(GLUED, model.options(keep_weights=True, nbest=2)):
+        for part in (part for each in found for part in each.parts):
+            assert shown_words_spell_their_texts(part)
+            view = word_attention(part)
+            assert view.weights.shape == (len(view.target), len(view.source))
+
+
+@cache
+def cased_tokenizer() -> Tokenizer:
+    return Translator.load("es-en").source
+
+
+@given(st.lists(st.sampled_from(SPOKEN), max_size=9).map("".join), st.randoms(), st.booleans())
+@examples(300)
+def test_pieces_with_tokens_spell_their_text(text: str, random: Random, fallback: bool) -> None:
+    """Whatever the order in which a model writes stand-ins, and what it writes next to them."""
+    tokenizer = cased_tokenizer()
+    text = normalize_line(text)
+    masked, tokens = mask(text, (EMPTY, "es", "es"))
+    written = masked.split()
+    random.shuffle(written)
+    target = "".join(word + random.choice(["", " "]) for word in written).strip()
+    sides = [[*tokenizer.pieces(tokenizer.encode(of)), "</s>"] for of in (masked, target)]
+    if not fallback:  # as of a tokenizer that does not know these characters
+        sides = [["<unk>" if p.startswith("<0x") else p for p in side] for side in sides]
+    part = Part(masked, *sides, target, 0.0, 0.0, True, np.ones((len(sides[1]), len(sides[0]))))
+    part = replace(part, log_probs=[0.0] * len(sides[1]))
+    part = arrival._restore(part, [*tokens.values()], True)
+    assert part.source == text
+    assert shown_words_spell_their_texts(part)
+    word_attention(part)
+
+
 def test_forced_words_do_not_make_a_translation_unlikely(translator: Translator) -> None:
     [[plain]] = translator.translate(["gato come pan"])
     [[forced]] = translator.translate(["gato come pan"], glossary=Glossary({"pan": "xyzzyx"}))
@@ -322,12 +379,45 @@ def test_forced_words_do_not_make_a_translation_unlikely(translator: Translator)
     assert forced.text.split().index("xyzzyx") not in uncertain_words(forced.parts[0])
 
 
-def test_samples_and_lines_with_a_prefix_are_left_to_the_model(translator: Translator) -> None:
+def test_samples_are_left_to_the_model(translator: Translator) -> None:
     options = translator.options(glossary=Glossary({"gato": "dog"}))
-    [[prefixed]] = translator.translate(["gato come"], options, prefixes=["cat"])
-    assert prefixed.text.startswith("cat")
     [samples] = translator.translate(["gato come"], options, sampling=Sampling(2))
     assert not any(part.missing for sample in samples for part in sample.parts)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "text", "missing"),
+    [
+        ("My ", "My automobile is in {lugar}.", []),
+        ("My ca", "My car is in {lugar}.", ["automobile"]),  # which has been translated
+        ("My car is in {lu", "My car is in {lugar}.", ["automobile"]),
+        ("My car is in {lugar}. ", "My car is in {lugar}.", ["automobile"]),
+    ],
+)
+def test_terms_and_tokens_arrive_after_a_prefix(prefix: str, text: str, missing: list[str]) -> None:
+    """And in the sentences that have none, as if there were no prefix."""
+    model = Translator.load("es-en")
+    glossary = Glossary({"coche": "automobile"})
+    line = "Mi coche está en {lugar}. Escribe a ana@example.org hoy. El coche es rojo."
+    [[without]] = model.translate([line], glossary=glossary)
+    [[found]] = model.translate([line], prefixes=[prefix], glossary=glossary)
+    assert (found.parts[0].text, found.parts[0].missing) == (text, missing)
+    assert found.parts[1:] == without.parts[1:]
+    assert ("ana@example.org" in found.text, found.parts[2].missing) == (True, [])
+
+
+@pytest.mark.parametrize("prefix", ["HO", "cat", "{a", "<", "Ñu {b} é", "中"])
+def test_nothing_is_missing_silently_after_a_prefix(translator: Translator, prefix: str) -> None:
+    for seed in range(2):
+        model = random_translator(seed, translator.target)
+        options = model.options(beam_size=2, nbest=2, glossary=Glossary({"coche": "car"}))
+        for line, wanted in (("coche {a} <b>x", ["car", "{a}", "<b>"]), ("<i>Ñ</i>", ["<i>"])):
+            [found] = model.translate([line], options, prefixes=[prefix])
+            for each in found:
+                assert each.text.startswith(prefix)
+                missing = [text for part in each.parts for text in part.missing]
+                assert all(text in each.text.lower() or text in missing for text in wanted)
+                assert all(map(shown_words_spell_their_texts, each.parts))
 
 
 def test_language_without_spaces(japanese: Path) -> None:

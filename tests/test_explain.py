@@ -192,6 +192,13 @@ def test_explanation_matches_translation(translator: Translator, beam: int) -> N
         assert (best_id == step.writes.id) == (step.rank == 1)
 
 
+def test_origin_says_that_tokens_have_no_stand_ins(translator: Translator) -> None:
+    stand_ins = "found by the search without the stand-ins that translate uses for tokens"
+    assert explain(translator, "gato come <b>pan</b>").origin == stand_ins
+    assert explain(translator, SENTENCE).origin == "found by the search"
+    assert explain(translator, "gato {a}", target="cat {a}").origin == "given"
+
+
 def test_mask_hides_scores_of_padding(translator: Translator) -> None:
     found = explain(translator, SENTENCE)
     real = found.source.length

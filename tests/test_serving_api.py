@@ -418,7 +418,8 @@ def test_names_of_glossaries_are_listed(client: Client) -> None:
         ({"a": None}, "glossary: 'a': None: expected a term and its translation, as texts"),
         (
             dict.fromkeys(map(str, range(1001)), "x"),
-            "glossary: 1001 terms; a request may have 1000: give the server larger glossaries as files",
+            "glossary: 1001 terms, a request may have 1000; start the "
+            "server with larger glossaries",
         ),
         *(
             (wrong, "glossary: expected a name or a JSON object of terms")

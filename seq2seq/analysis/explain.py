@@ -37,6 +37,7 @@ from seq2seq.inference.prefix import forced_pieces
 from seq2seq.inference.protocol import Hypothesis, SearchOptions
 from seq2seq.inference.search import search
 from seq2seq.inference.text import Sentence
+from seq2seq.inference.tokens import find_tokens
 from seq2seq.inference.torch_backend import log_softmax
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import source_words
@@ -61,6 +62,8 @@ def explain(
     attribution: Method | None = None,
 ) -> Explanation:
     """Translate a sentence, or take `target` as its translation, and record every step.
+
+    The model reads tokens themselves, not stand-ins as with Translator.translate.
 
     The sentence shares its batch with a longer one, so that it has padding for the mask to hide.
     It is also decoded alone; `padding_difference` is the largest difference between the two.
@@ -128,6 +131,7 @@ def explain(
             weights=torch.stack(weights).numpy() if weights else None,
         ),
         forced=target is not None and not given,
+        has_tokens=bool(find_tokens(text, *translator.config.data.languages)),
         attribution=attribution,
         parameters={n: p.detach().cpu() for n, p in attention.named_parameters()},
         steps=steps,

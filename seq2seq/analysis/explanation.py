@@ -106,6 +106,7 @@ class Explanation:
     source: Source = field(repr=False)
     part: Part  # the translation, with the weights of positions that are not padding
     forced: bool  # the translation was given, not found by the search
+    has_tokens: bool  # in the source, which has no stand-ins for them here
     attribution: Method | None  # the method of the steps' attributions
     # Of the attention, by their names in the model.
     parameters: dict[str, Tensor] = field(repr=False)
@@ -180,7 +181,10 @@ class Explanation:
         looked = [str(s.number) for s in self.steps if s.attention and s.attention.looked]
         if looked:
             return f"what follows if the weights of step {', '.join(looked)} are as given"
-        return "given" if self.forced else "found by the search"
+        if self.forced:
+            return "given"
+        tokens = " without the stand-ins that translate uses for tokens"
+        return "found by the search" + tokens * self.has_tokens
 
     def attributed_words(self) -> WordAttention | None:
         """Return the steps' attributions between words, merged as attention weights are."""

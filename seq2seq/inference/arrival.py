@@ -15,12 +15,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from seq2seq.data.casing import CAPS, SHIFT
 from seq2seq.data.tokenizer import SPACE_PIECE, bytes_of_piece
 from seq2seq.inference.required import Required, find_form, find_missing, show_tokens
 from seq2seq.inference.text import Part
 from seq2seq.inference.words import Split, membership, words, words_of_pieces
 
 _MOST_AGAIN = 8  # searches of a sentence; a list of a hundred tokens would take minutes otherwise
+_INVISIBLE = SPACE_PIECE + SHIFT + CAPS  # in pieces: spaces, and marks for capitals
 
 
 def let_arrive(
@@ -28,21 +30,23 @@ def let_arrive(
     required: Sequence[Sequence[Required]],
     search_again: Callable[[Sequence[tuple[int, str]]], list[list[Part]]],
     *,
+    given: Sequence[int],
     spaced: bool,
 ) -> list[list[Part]]:
     """Return translations in which what is required of each sentence arrives, as a reader sees it.
 
     `search_again` returns the translations of sentences, by number, that begin with a text. It is
     called for what is missing from left to right, since what follows a beginning changes, and at
-    most eight times.
+    most eight times. The first `given` characters of each translation stay. What they attend to
+    most is theirs to translate, and is not forced after them.
     Translations that lack something are left out unless all of a sentence do.
     """
-    found, fixed = [*parts], [0] * len(parts)
+    found, fixed = [*parts], [*given]
     for _ in range(_MOST_AGAIN):
         begun = {
             number: text
             for number, each in enumerate(required)
-            if (text := _beginning(found[number][0], each, fixed[number], spaced))
+            if (text := _beginning(found[number][0], each, given[number], fixed[number], spaced))
         }
         if not begun:
             break
@@ -56,14 +60,21 @@ def let_arrive(
     return [[part for part in of if not part.missing] or of for of in restored]
 
 
-def _beginning(part: Part, required: Sequence[Required], fixed: int, spaced: bool) -> str:
+def _beginning(
+    part: Part, required: Sequence[Required], given: int, fixed: int, spaced: bool
+) -> str:
     """Return how a translation could begin so that a missing text arrives; "": all texts have.
 
-    The first `fixed` characters of the translation stay. The text is the one that belongs before
+    The first `fixed` characters of the translation stay. A text that belongs in the first `given`
+    ones is left out. The text is the one that belongs before
     the others that are missing.
     """
     missing = find_missing(part.text, required, spaced=spaced)
-    places = [(_place(part, each, fixed, spaced), each.form) for each in missing]
+    places = [
+        (_place(part, each, fixed, spaced), each.form)
+        for each in missing
+        if not given or _place(part, each, 0, spaced) >= given
+    ]
     if not places:
         return ""
     place, form = min(places, key=lambda each: each[0])
@@ -125,19 +136,28 @@ def _restore(part: Part, required: Sequence[Required], spaced: bool) -> Part:
 def _merged(
     pieces: Sequence[str], values: Sequence[tuple[Required, str]]
 ) -> tuple[list[str], list[int]]:
-    """Return pieces, with one for each token, and the index of the first old piece of each."""
+    """Return pieces, with one for each token, and the index of the first old piece of each.
+
+    The piece of a token takes in the spaces beside it, and the marks for capitals in those that it
+    loses, so that the pieces spell the text.
+    """
     raw = list(map(bytes_of_piece, pieces))
     piece_of = [number for number, piece in enumerate(raw) for _ in piece]  # by byte
     places = [
         (piece_of[match.start()], piece_of[match.end() - 1] + 1, token, value)
         for token, value in values
-        for match in re.finditer(rf"(?<!\w){token.form}(?!\w)".encode(), b"".join(raw))
+        for match in re.finditer(token.pattern.encode(), b"".join(raw))
     ]
     found, starts = [*pieces], [*range(len(pieces))]
     for first, end, token, value in sorted(places, reverse=True):
-        if token.joins[1]:
-            found[end] = found[end].removeprefix(SPACE_PIECE)
+        first -= found[first - 1] == SPACE_PIECE
         new = token.put_back(b"".join(raw[first:end]).decode(errors="replace"), value)
+        while token.joins[0] and first and not found[first - 1].strip(_INVISIBLE):
+            first -= 1
+        if token.joins[1]:
+            while not found[end].strip(_INVISIBLE):
+                end += 1
+            found[end] = found[end].removeprefix(SPACE_PIECE)
         found[first:end], starts[first:end] = [new.replace(" ", SPACE_PIECE)], [first]
     return found, starts
 

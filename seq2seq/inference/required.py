@@ -31,10 +31,15 @@ class Required(NamedTuple):
     source: str = ""  # of a token: the text in the source
     joins: tuple[bool, bool] = (False, False)  # without a space to the word before it, after it
 
+    @property
+    def pattern(self) -> str:
+        """A pattern of the stand-in, also if a model has written it next to a letter."""
+        return f"(?<![0-9]){self.form}(?![0-9])"
+
     def put_back(self, text: str, value: str) -> str:
         """Return a text with a value in place of the stand-in."""
         before, after = (" ?" * joins for joins in self.joins)
-        return re.sub(rf"{before}(?<!\w){self.form}(?!\w){after}", lambda _: value, text)
+        return re.sub(f"{before}{self.pattern}{after}", lambda _: value, text)
 
 
 class Glossary:
@@ -102,15 +107,9 @@ def mask(text: str, protection: Protection) -> tuple[str, dict[str, Required]]:
 
     Those within a term of the glossary are left alone; a term within a token is not one.
     """
-    glossary, source, target = protection
-    tokens: Sequence[Token] = find_tokens(text, source, target)
-    terms = glossary.find(text, spaced=language(source).is_spaced) if tokens else ()
-    of_terms = [(term.start, term.end) for term in terms]
     found, masked, end = dict[str, Required](), "", 0
     names = (name for name in _stand_ins() if name not in text)
-    for token in tokens:
-        if any(start <= token.start and token.end <= stop for start, stop in of_terms):
-            continue
+    for token in _tokens(text, protection):
         around = text[: token.start][-1:], text[token.end :][:1]
         joins = bool(re.match(r"\w", around[0])), bool(re.match(r"\w", around[1]))
         masked += text[end : token.start] + " " * joins[0]
@@ -121,12 +120,33 @@ def mask(text: str, protection: Protection) -> tuple[str, dict[str, Required]]:
     return masked + text[end:], found
 
 
+def _tokens(text: str, protection: Protection) -> Iterator[Token]:
+    """Yield the tokens of a text, but none within a term of the glossary."""
+    glossary, source, target = protection
+    tokens = find_tokens(text, source, target)
+    terms = glossary.find(text, spaced=language(source).is_spaced) if tokens else ()
+    of_terms = [(term.start, term.end) for term in terms]
+    for token in tokens:
+        if not any(start <= token.start and token.end <= stop for start, stop in of_terms):
+            yield token
+
+
 def required_of(
-    part: str, tokens: Mapping[str, Required], protection: Protection
+    part: str, tokens: Mapping[str, Required] | None, protection: Protection
 ) -> tuple[Required, ...]:
-    """Return what must arrive in the translation of a part of a masked text, in order."""
+    """Return what must arrive in the translation of a part of a text, in order.
+
+    The text has been masked, unless `tokens` is None: then the model reads and writes them.
+    """
     glossary, source, _ = protection
     found = [*glossary.find(part, spaced=language(source).is_spaced)]
+    if tokens is None:
+        written = [*_tokens(part, protection)]
+        found = [
+            t for t in found if not any(w.start <= t.start and t.end <= w.end for w in written)
+        ]
+        found += (Required(w.target, w.target, w.start, w.end) for w in written)
+        tokens = {}
     for match in re.finditer(r"(?<!\w)\d+(?!\w)", part) if tokens else ():
         if token := tokens.get(match[0]):
             found.append(token._replace(start=match.start(), end=match.end()))

@@ -43,7 +43,7 @@ class Sentence:
 
 def split_text(
     text: str, tokenizer: Tokenizer, max_pieces: int, *, language: str | None, target: Language,
-    protect: Protection | None = None,
+    protect: Protection | None = None, stand_ins: bool = True,
 ) -> list[list[Sentence]]:  # fmt: skip
     """Return the sentences of a text (split_sentences), each as the parts that are translated.
 
@@ -53,7 +53,7 @@ def split_text(
     with the square of the length, and no word is that long. In a target language without spaces
     between words, only line feeds stay of the white space between sentences. With a glossary and
     the codes of both languages to `protect`, the parts have the texts that are required in their
-    translations (seq2seq.inference.required).
+    translations (seq2seq.inference.required), and with `stand_ins` numbers in place of tokens.
     """
     found: list[list[Sentence]] = []
     space = ""  # before the next sentence
@@ -63,8 +63,8 @@ def split_text(
             space += "".join(filter(str.isspace, raw))
             continue
         space += raw[: len(raw) - len(raw.lstrip())]
-        tokens: dict[str, Required] = {}
-        if protect:
+        tokens: dict[str, Required] | None = None
+        if protect and stand_ins:
             sentence, tokens = mask(sentence, protect)
         ids = _encode(sentence, tokenizer, max_pieces)
         parts, encoded = [sentence], [ids or []]

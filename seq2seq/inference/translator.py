@@ -46,7 +46,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _MAX_FORCED = 9_999  # pieces; with EOS they are the largest inference.max_length_offset
-_Begun = tuple[Sentence, Prefix]  # a part, and the prefix of its translation
+Begun = tuple[Sentence, Prefix]  # a part, and the prefix of its translation
 
 
 class Translator:
@@ -208,16 +208,18 @@ class Translator:
 
         Translations have the terms of the `glossary`, or of a mapping of terms to translations
         (default: the glossary of the options), and the tokens that nobody translates
-        (seq2seq.inference.required); `Part.missing` lists those that they lack. In samples, and in
-        lines with a prefix, this is left to the model.
+        (seq2seq.inference.required); `Part.missing` lists those that they lack. Samples are left to
+        the model.
 
         With `prefixes`, one text for each line, every translation begins with exactly the
         characters of its normalized prefix (seq2seq.inference.prefix), but with the white space of
         the source between sentences. A prefix may end within a word; white space at its end
         completes the last word. Where both have several sentences, each but the last one of the
         prefix is the whole translation of the sentence in its place. If a sentence is cut, its
-        first part begins with the rest of the prefix. Raises DataError if there is not one prefix
-        for each line, for a sentence of 10,000 pieces or more in one, and for what is not lines.
+        first part begins with the rest of the prefix. In the sentences of the prefix, the model
+        reads tokens themselves in place of stand-ins. Terms and tokens arrive after the prefix,
+        unless it has other words for them. Raises DataError if there is not one prefix for each
+        line, for a sentence of 10,000 pieces or more in one, and for what is not lines.
         """
         lines = _listed("lines", lines)
         texts = [""] * len(lines) if prefixes is None else _listed("prefixes", prefixes)
@@ -226,11 +228,10 @@ class Translator:
         chosen = options or self.options()
         if glossary is not None:
             chosen = replace(chosen, glossary=_as_glossary(glossary))
-        rows: list[list[_Begun]] = []
+        rows: list[list[Begun]] = []
         keys: list[int] = []
         for number, (line, text) in enumerate(zip(lines, texts, strict=True), first_number):
-            split = self.split(line, chosen, protect=not (sampling or text.strip()))
-            rows.append(self._begin(split, text, chosen, number))
+            rows.append(self.begin(line, text, chosen, number, protect=not sampling))
             # The samples of a sentence depend only on its place in the input.
             keys += range(number << 32, (number << 32) + len(rows[-1]))
         return self._translate(rows, chosen, sampling, mbr, keys, on_step)
@@ -248,25 +249,34 @@ class Translator:
         )
 
     def split(
-        self, text: str, options: SearchOptions, *, protect: bool = True
+        self, text: str, options: SearchOptions, *, protect: bool = True, stand_ins: bool = True
     ) -> list[list[Sentence]]:
         """Return the sentences of a text, each as the parts that are translated (split_text).
 
-        Unless `protect` is false, they have the texts that are required in their translations.
+        Unless `protect` is false, they have the texts that are required in their translations,
+        and with `stand_ins` numbers in place of tokens.
         """
         source, target = self.config.data.languages
         return split_text(
             text, self.source, self.config.inference.max_source_length,
             language=source if options.split_sentences else None, target=language(target),
             protect=(options.glossary or Glossary(), source, target) if protect else None,
+            stand_ins=stand_ins,
         )  # fmt: skip
 
-    def _begin(
-        self, split: list[list[Sentence]], text: str, options: SearchOptions, number: int = 1
-    ) -> list[_Begun]:
-        """Return the parts of a text, each with the prefix of its translation."""
+    def begin(
+        self, source: str, text: str, options: SearchOptions, number: int = 1, *,
+        protect: bool = True,
+    ) -> list[Begun]:  # fmt: skip
+        """Return the parts of a source, each with the prefix of its translation.
+
+        A sentence with a prefix has no stand-ins: the prefix can have or begin tokens. `protect` is
+        as in `split`.
+        """
+        with_stand_ins = self.split(source, options, protect=protect)
         if not normalize_line(text):
-            return [(part, NO_PREFIX) for sentence in split for part in sentence]
+            return [(part, NO_PREFIX) for sentence in with_stand_ins for part in sentence]
+        split = self.split(source, options, protect=protect, stand_ins=False)
         split = split or [[Sentence("", [])]]
         begins = [text]
         if len(split) > 1:
@@ -275,7 +285,7 @@ class Translator:
             rules = self.config.data.target_language if options.split_sentences else None
             *begins, last = split_sentences(text + letter, rules)
             begins = [*filter(normalize_line, begins), last.removesuffix(letter)]
-        found: list[_Begun] = []
+        found: list[Begun] = []
         for place, sentence in enumerate(split):
             is_all = len(begins) > 1 and len(sentence) == 1 and place < len(split) - 1
             begin = begins.pop(0) if is_all else "".join(begins)
@@ -286,12 +296,13 @@ class Translator:
                     f"prefix {number}: {prefix.longest} pieces are too many to force; give at "
                     f"most {_MAX_FORCED}"
                 )
-            found += zip(sentence, [prefix, *repeat(NO_PREFIX, len(sentence) - 1)], strict=True)
+            parts = with_stand_ins[place] if prefix is NO_PREFIX else sentence
+            found += zip(parts, [prefix, *repeat(NO_PREFIX, len(parts) - 1)], strict=True)
         return found
 
     def _translate(
         self,
-        rows: Sequence[Sequence[_Begun]],
+        rows: Sequence[Sequence[Begun]],
         options: SearchOptions,
         sampling: Sampling | None = None,
         mbr: Metric | None = None,
@@ -305,7 +316,7 @@ class Translator:
 
     def _parts(
         self,
-        begun: Sequence[_Begun],
+        begun: Sequence[Begun],
         options: SearchOptions,
         sampling: Sampling | None = None,
         mbr: Metric | None = None,
@@ -324,7 +335,8 @@ class Translator:
                 stepped = on_step and (lambda ids_B, ids_BT: on_step(numbers[ids_B], ids_BT))
                 return self._search(again, options, on_step=stepped)
 
-            parts = let_arrive(parts, required, search_again, spaced=spaced)
+            given = [len(prefix.text) for _, prefix in begun]
+            parts = let_arrive(parts, required, search_again, given=given, spaced=spaced)
             if not options.keep_weights:
                 parts = [[replace(part, weights=None) for part in each] for each in parts]
         if mbr:
@@ -338,7 +350,7 @@ class Translator:
 
     def _search(
         self,
-        begun: Sequence[_Begun],
+        begun: Sequence[Begun],
         options: SearchOptions,
         sampling: Sampling | None = None,
         keys: Sequence[int] = (),
@@ -429,7 +441,7 @@ class Translator:
             raise ConfigError(f"number: expected 1 or more, found {number}")
         chosen = options or self.options()
         split = self.split(source, chosen, protect=False)
-        begun = self._begin(split, f"{prefix} ", chosen)
+        begun = self.begin(source, f"{prefix} ", chosen, protect=False)
         if not split:
             raise DataError("the source is empty; give a text to find alternatives in")
         place = next(n for n, (_, begin) in enumerate(begun) if not begin.is_all)

@@ -42,8 +42,7 @@ def translate(
     `show` is called at each step of the search with the text of the most likely unfinished
     hypotheses. What it raises ends the search.
     """
-    split = translator.split(line, options, protect=not prefix.strip())
-    parts = [part for sentence in split for part in sentence]
+    parts = [part for part, _ in translator.begin(line, prefix, options)]
     texts = dict.fromkeys(range(len(parts)), "")
 
     def on_step(parts_B: Ints, pieces_BT: Ints) -> None:

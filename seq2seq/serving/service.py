@@ -127,8 +127,8 @@ class Service:
         if isinstance(wanted, dict):
             if len(wanted) > _MAX_TERMS:
                 raise RequestError(
-                    f"glossary: {len(wanted)} terms; a request may have {_MAX_TERMS}: give the server "
-                    "larger glossaries as files"
+                    f"glossary: {len(wanted)} terms, a request may have {_MAX_TERMS}; start the "
+                    "server with larger glossaries"
                 )
             try:
                 return Glossary(wanted)
