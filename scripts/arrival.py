@@ -2,10 +2,12 @@
 
     python scripts/arrival.py tokens                  (data/tokens.tsv, both directions)
     python scripts/arrival.py terms data/tatoeba/valid.tsv
+    python scripts/arrival.py synonyms data/tatoeba/valid.tsv
 
 For `terms`, a glossary has for each of 500 sentences a word, or two, of its reference, and the
 source words that the attention of the models of both directions links with it. The sentences are
-translated one by one.
+translated one by one. For `synonyms`, one word of each sentence becomes a rare synonym of what the
+reference has, as in a glossary of perro and hound.
 """
 
 from __future__ import annotations
@@ -29,6 +31,14 @@ from seq2seq.inference.words import links_of, words
 
 TOKENS = Path(__file__).parents[1] / "data/tokens.tsv"
 SENTENCES, SEED = 500, 1
+SYNONYMS = (  # Spanish, the usual word, and one that the model would not choose
+    "perro dog hound, coche car motorcar, casa house dwelling, niño boy lad, mujer woman lady, "
+    "médico doctor physician, amigo friend companion, dinero money cash, libro book volume, "
+    "trabajo job occupation, gente people folk, calle street avenue, padre father dad, "
+    "madre mother mum, problema problem difficulty, ciudad city metropolis, lluvia rain rainfall, "
+    "tienda shop boutique, carta letter missive, jefe boss superior, hija daughter girl, "
+    "habitación room chamber, barco ship vessel, bosque forest woodland, comida food nourishment"
+)
 
 
 class Line(NamedTuple):
@@ -190,16 +200,43 @@ def measure_terms(path: str) -> Iterator[str]:
     yield f"without a term: {len(free)} sentences, {sum(same)} have the same translation"
 
 
+def measure_synonyms(path: str) -> Iterator[str]:
+    """Yield arrival, and BLEU of the words beside, for terms that the model would not choose."""
+    translator = Translator.load("es-en", precision="int8")
+    chosen = list[tuple[Pair, str, str, str]]()
+    for pair in read_corpus(CorpusConfig(path=path)):
+        for spanish, usual, rare in map(str.split, SYNONYMS.split(", ")):
+            if re.search(rf"(?i)\b{spanish}\b", pair.source) and (
+                len(re.findall(rf"(?i)\b{usual}\b", pair.target)) == 1
+            ):
+                chosen.append((pair, spanish, usual, rare))
+                break
+    for name in ("without", "with"):
+        arrived, found, references = 0, list[str](), list[str]()
+        for pair, spanish, usual, rare in chosen:
+            glossary = Glossary({spanish: rare} if name == "with" else {})
+            [[best]] = translator.translate([pair.source], glossary=glossary)
+            arrived += re.search(rf"(?i)\b{rare}\b", best.text) is not None
+            for text, texts in ((best.text, found), (pair.target, references)):
+                texts.append(re.sub(rf"(?i)\b({usual}|{rare})\b", "∎", text))
+        yield (
+            f"{name:8}{len(chosen)} sentences: {100 * arrived / len(chosen):.1f} % of synonyms "
+            f"arrive, BLEU of the words beside them {bleu(found, references):.1f}"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("tokens", "terms"))
+    parser.add_argument("what", choices=("tokens", "terms", "synonyms"))
     parser.add_argument("pairs", nargs="?", metavar="PAIRS", help="TSV of Spanish and English")
     arguments = parser.parse_args()
-    if arguments.what == "terms" and not arguments.pairs:
-        parser.error("terms needs PAIRS")
-    for row in measure_tokens() if arguments.what == "tokens" else measure_terms(arguments.pairs):
+    if arguments.what != "tokens" and not arguments.pairs:
+        parser.error(f"{arguments.what} needs PAIRS")
+    measures = {"terms": measure_terms, "synonyms": measure_synonyms}
+    kind = arguments.what
+    for row in measure_tokens() if kind == "tokens" else measures[kind](arguments.pairs):
         print(row, flush=True)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from corpora.clones import ENJA, MULTI30K, prepare_clone
+from corpora.clones import ENJA, MULTI30K, prepare_clone, text_folder
 from corpora.tatoeba.prepare import FILES, METADATA, prepare_tatoeba
 from seq2seq import cli
 from seq2seq.commands.options import Parser, positive
@@ -63,7 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             description=f"Write {text}, with the publisher's splits, from a clone of "
             f"https://github.com/{layout.repository}.",
         )
-        clone.add_argument("clone", type=Path, metavar="CLONE", help="folder of the clone")
+        clone.add_argument(
+            "clone", type=Path, metavar="CLONE", help="folder of the clone, or of its texts"
+        )
         _add_folder(clone, f"data/{name}")
         clone.set_defaults(run=_clone, layout=layout)
     general = commands.add_parser(
@@ -203,6 +205,7 @@ def _tatoeba(options: argparse.Namespace) -> None:
 
 
 def _clone(options: argparse.Namespace) -> None:
+    text_folder(options.layout, options.clone)
     _check_output(options.out, force=options.force)
     prepare_clone(options.layout, options.clone, options.out)
 

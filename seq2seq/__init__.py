@@ -15,13 +15,15 @@ from seq2seq.version import VERSION
 if TYPE_CHECKING:
     from seq2seq.config import load_config
     from seq2seq.evaluation.evaluate import evaluate
+    from seq2seq.inference.required import Glossary
     from seq2seq.inference.translator import Translator
     from seq2seq.pipeline import train
 
 __version__ = VERSION
-__all__ = ["Translator", "__version__", "evaluate", "load_config", "train"]
+__all__ = ["Glossary", "Translator", "__version__", "evaluate", "load_config", "train"]
 
 _HOMES = {
+    "Glossary": "seq2seq.inference.required",
     "Translator": "seq2seq.inference.translator",
     "evaluate": "seq2seq.evaluation.evaluate",
     "load_config": "seq2seq.config",

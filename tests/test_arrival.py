@@ -6,6 +6,7 @@ import io
 import json
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -35,7 +36,7 @@ from seq2seq.inference.required import (
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.words import source_words, target_words, word_attention
+from seq2seq.inference.words import source_words, target_words, uncertain_words, word_attention
 
 EMPTY = Glossary()
 
@@ -89,12 +90,12 @@ def test_glossary_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a\tb\nc d\n", "terms.tsv: line 2: expected a term, a tab and its translation, found"),
-        (b"a\tb\tc\n", "terms.tsv: line 1: expected a term"),
-        (b"a\t \n", "terms.tsv: line 1: expected a term"),
-        (b"a\tb\na\tc\n", "terms.tsv: line 2: 'a' has another translation above; remove one"),
+        (b"a\tb\nc d\n", "terms.tsv:2: expected a term, a tab and its translation, found"),
+        (b"a\tb\tc\n", "terms.tsv:1: expected a term"),
+        (b"a\t \n", "terms.tsv:1: expected a term"),
+        (b"a\tb\na\tc\n", "terms.tsv:2: 'a' has another translation above; remove one"),
         (b"# a\n", "terms.tsv: no terms"),
-        (b"\xff", "terms.tsv: cannot be read as UTF-8"),
+        (b"\xff", "terms.tsv:1: not UTF-8"),
     ],
 )  # fmt: skip
 def test_unusable_glossary_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -107,8 +108,27 @@ def test_unusable_glossary_is_refused(tmp_path: Path, content: bytes, message: s
 def test_terms_have_to_be_texts() -> None:
     with pytest.raises(DataError, match="glossary: 'a': ' '"):
         Glossary({"a": " "})
-    with pytest.raises(DataError, match="cannot be read"):
-        Glossary.read("gone.tsv")
+    with pytest.raises(DataError, match=r"glossary: expected a mapping of terms, found \[\]"):
+        Glossary([])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("command", ["translate", "evaluate", "serve"])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gone.tsv", "gone.tsv: no such file; check the path"),
+        (".", ".: a directory; name a file in it"),
+    ],
+)
+def test_glossary_that_is_no_file(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, command: str, name: str, message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test.tsv").write_text("gato\tcat\n", encoding="utf-8")
+    test = ["test.tsv"] if command == "evaluate" else []
+    assert cli.main([command, str(trained), *test, "--glossary", name]) == 2
+    assert message in capsys.readouterr().err
 
 
 # --- Stand-ins
@@ -153,6 +173,16 @@ def test_term_that_has_a_token_stays() -> None:
     assert mask("Escribe a a@b.com.", (glossary, "es", "en")) == ("Escribe a a@b.com.", {})
 
 
+def test_token_that_has_a_term_stays() -> None:
+    glossary = Glossary({"nombre": "name", "casa": "home"})
+    text = "Hola {{nombre}}, mira https://casa.es/casa y #casa"
+    masked, tokens = mask(text, (glossary, "es", "en"))
+    assert [each.text for each in tokens.values()] == [
+        "{{nombre}}", "https://casa.es/casa", "#casa",
+    ]  # fmt: skip
+    assert {each.form for each in required_of(masked, tokens, (glossary, "es", "en"))} == {*tokens}
+
+
 def test_parts_require_what_they_have() -> None:
     masked, tokens = mask("El gato de {a} y {b}", (EMPTY, "es", "en"))
     first, second = masked[: masked.index(" y ")], masked[masked.index("y ") :]
@@ -190,6 +220,21 @@ def test_random_model_translates_with_all_of_them(
             assert all(text in lower for text in texts)
 
 
+def test_sentence_is_searched_again_a_few_times(translator: Translator) -> None:
+    """A list of a hundred tokens would take minutes otherwise."""
+    [[found]] = translator.translate(["gato come pan"])
+    required = [Required(str(n), str(n), 0, 1) for n in range(100)]
+    calls = []
+
+    def search_again(tried: Sequence[tuple[int, str]]) -> list[list[Part]]:
+        calls.append(tried)
+        return [found.parts]
+
+    [[part]] = arrival.let_arrive([found.parts], [required], search_again, spaced=True)
+    assert len(calls) == 8
+    assert len(part.missing) == 100
+
+
 @pytest.mark.parametrize("backend", ["onnx", "torch"])
 def test_term_replaces_the_words_of_the_model(
     trained: Path, backend: Literal["onnx", "torch"]
@@ -198,6 +243,17 @@ def test_term_replaces_the_words_of_the_model(
     assert best(translator, "niño quiere gato grande", Glossary({"gato": "dog"})) == " ".join(
         "dog" if word == "gato" else LEXICON[word] for word in ["niño", "quiere", "gato", "grande"]
     )
+
+
+def test_terms_may_be_a_mapping(translator: Translator) -> None:
+    terms = {"gato": "dog"}
+    expected = best(translator, "gato come pan", Glossary(terms))
+    [[found]] = translator.translate(["gato come pan"], glossary=terms)
+    [[chosen]] = translator.translate(["gato come pan"], translator.options(glossary=terms))
+    assert found.text == chosen.text == expected
+    for wrong in ([], "terms.tsv"):
+        with pytest.raises(DataError, match="glossary: expected a mapping of terms, found"):
+            translator.translate(["gato"], glossary=wrong)  # type: ignore[arg-type]
 
 
 def test_text_without_terms_is_translated_as_before(translator: Translator) -> None:
@@ -219,6 +275,30 @@ def test_translations_do_not_depend_on_each_other(translator: Translator) -> Non
     glossary = Glossary({"gato": "dog", "pan": "house"})
     alone = [best(translator, line, glossary) for line in lines]
     assert [found[0].text for found in translator.translate(lines, glossary=glossary)] == alone
+
+
+def test_single_bytes_do_not_continue_a_forced_word(translator: Translator) -> None:
+    spelling = translator.spelling
+    assert b"\xc3" not in {spelling.spell([piece]) for piece in spelling.word_ends.tolist()}
+
+
+def test_searches_of_a_sentence_do_not_depend_on_others(translator: Translator) -> None:
+    """However many texts the others require."""
+    [[found]] = translator.translate(["gato come pan"])
+    one, two = ([Required(name, name, 0, 1) for name in names] for names in ("x", "xy"))
+    counts = []
+    for required in ([one], [one, two]):
+        calls: list[int] = []
+
+        def search_again(
+            tried: Sequence[tuple[int, str]], calls: list[int] = calls
+        ) -> list[list[Part]]:
+            calls += [number for number, _ in tried]
+            return [found.parts for _ in tried]
+
+        arrival.let_arrive([found.parts] * len(required), required, search_again, spaced=True)
+        counts.append(calls.count(0))
+    assert counts[0] == counts[1]
 
 
 def test_token_is_one_piece_with_the_weights_of_its_stand_in(translator: Translator) -> None:
@@ -296,6 +376,7 @@ def test_forced_words_do_not_make_a_translation_unlikely(translator: Translator)
     [[forced]] = translator.translate(["gato come pan"], glossary=Glossary({"pan": "xyzzyx"}))
     assert forced.parts[0].log_prob < plain.parts[0].log_prob - 5
     assert not forced.parts[0].unlikely
+    assert forced.text.split().index("xyzzyx") not in uncertain_words(forced.parts[0])
 
 
 def test_samples_are_left_to_the_model(translator: Translator) -> None:

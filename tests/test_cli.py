@@ -37,12 +37,14 @@ def lines(tmp_path: Path) -> Path:
 def test_public_names_are_imported_lazily() -> None:
     code = (
         "import sys, seq2seq; assert 'torch' not in sys.modules and 'yaml' not in sys.modules\n"
-        "assert {'Translator', 'train', 'evaluate', 'load_config'} < set(dir(seq2seq))\n"
+        "names = {'Glossary', 'Translator', 'train', 'evaluate', 'load_config'}\n"
+        "assert names < set(dir(seq2seq))\n"
         "assert seq2seq.load_config.__module__ == 'seq2seq.config.loading'\n"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert seq2seq.Translator.__name__ == "Translator"
+    assert seq2seq.Glossary({"coche": "car"}).terms == {"coche": "car"}
     assert callable(seq2seq.train)
     assert callable(seq2seq.evaluate)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

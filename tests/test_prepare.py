@@ -127,6 +127,8 @@ def test_multi30k_from_a_clone(tmp_path: Path, call: Call) -> None:
     assert list(metadata["rows"].values()) == [2, 1, 1, 1]
     assert metadata["columns"] == ["de", "en"]
     assert "train.tsv 2 rows" in out
+    status, again, _ = call("multi30k", str(raw), "--force")
+    assert (status, again) == (0, out)
 
 
 @pytest.mark.parametrize("parts", [["train.{}"], ["train.{}.000", "train.{}.001"]])
@@ -146,6 +148,12 @@ def test_folder_that_is_no_clone(tmp_path: Path, call: Call) -> None:
     status, _, err = call("multi30k", str(tmp_path))
     assert status == 2
     assert "no train.de; pass a clone: git clone https://github.com/multi30k/dataset" in err
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/train.tsv").touch()
+    status, _, err = call("enja", str(tmp_path / "gone"))
+    assert status == 2
+    assert f"{tmp_path / 'gone'}: no such folder; pass a clone: git clone" in err
+    (tmp_path / "out/train.tsv").unlink()
     (tmp_path / "train.en").write_text("a .\n")
     status, _, err = call("enja", str(tmp_path))
     assert status == 2

@@ -114,9 +114,9 @@ def test_draws_do_not_change_and_kinds_have_their_own() -> None:
 
 
 def test_languages_get_what_applies_to_them() -> None:
-    def unfit(code: str, source: str, target: str) -> set[str]:
+    def unfit(code: str, source: str, target: str, into: str = "en") -> set[str]:
         pairs = [Pair(source.format(n), target.format(n)) for n in range(100)]
-        found, _ = measured(pairs, lambda text: text, code)
+        found, _ = measured(pairs, lambda text: text, code, into)
         kinds = {kind.kind for kind in found.kinds}
         assert not kinds & set(found.unfit)
         assert {"no final punctuation", "two sentences a line"} <= kinds
@@ -130,6 +130,8 @@ def test_languages_get_what_applies_to_them() -> None:
     assert unfit("hi", "मैं नहीं जानता {}।", "I do not know {}.") == {*case, "no accents", "one typo"}
     assert unfit("ar", "لا أعرف {}.", "I do not know {}.") == case
     assert unfit("el", "Τι είναι {};", "What is {}?") == set()
+    hindi = unfit("en", "What is {}?", "{} क्या है?", "hi")
+    assert hindi == {"UPPER CASE", "Title Case", "unusual name"}
     assert sources("no accents", Pair("Ещё чай, señor Ünal?", "")) == ["Ещё чай, señor Unal?"]
 
 
@@ -159,7 +161,7 @@ def test_copied_means_the_whole_token(text: str, token: str, expected: bool) -> 
 
 
 def measured(
-    pairs: Sequence[Pair], translate: Callable[[str], str], source: str = "es"
+    pairs: Sequence[Pair], translate: Callable[[str], str], source: str = "es", target: str = "en"
 ) -> tuple[Robustness, list[str]]:
     """Return the scores of a function that translates, and what it was asked."""
     asked: list[str] = []
@@ -169,7 +171,7 @@ def measured(
         return [SimpleNamespace(line=translate(pair.source)) for pair in new]
 
     hypotheses = [translate(pair.source) for pair in pairs]
-    evaluation: Any = SimpleNamespace(hypotheses=hypotheses, language="en")
+    evaluation: Any = SimpleNamespace(hypotheses=hypotheses, language=target)
     return measure_robustness(pairs, evaluation, translations, source), asked
 
 

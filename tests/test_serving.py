@@ -457,7 +457,7 @@ def test_translations_that_may_be_wrong_are_marked(
     assert "warnings" not in client.translate(LINES[:2])
     assert caplog.messages == []
     [[found]] = translator.translate([LINES[0]])
-    least = found.parts[0].log_prob / len(found.parts[0].target_pieces)
+    least = found.parts[0].log_prob / (len(found.text.split()) + 1)
     monkeypatch.setattr(inference_text, "UNLIKELY", least + 1e-6)
     assert client.translate(LINES[0])["warnings"] == ["unlikely"]
     assert caplog.messages == [

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 from unittest.mock import Mock
-from urllib.parse import urljoin
+from urllib.parse import urlencode, urljoin
 
 import pytest
 from conftest import toy_pairs
@@ -322,6 +322,19 @@ def test_translation_that_takes_too_long_is_ended(
             until(lambda number=number: len(ended) == number)
 
 
+def test_fault_within_a_stream_is_its_last_event(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise IndexError("of some bug")
+
+    monkeypatch.setattr(interactive, "translations_json", fail)
+    *steps, last = events(client, q=LINES[0])
+    assert steps
+    assert last == ("error", {"error": "internal error; the server's log has the details"})
+    assert "IndexError: of some bug" in caplog.text
+
+
 def test_calls_wait_in_the_queue(translator: Translator) -> None:
     models = ServedModels({"toy": ServedModel("toy", translator)})
     done = threading.Event()
@@ -401,7 +414,17 @@ def test_names_of_glossaries_are_listed(client: Client) -> None:
     [
         ("zo", "glossary: there is no 'zo'; use one of zoo"),
         ({"a": " "}, "glossary: 'a': ' ': expected a term and its translation, as texts"),
-        (3, "glossary: Input should be a valid string"),
+        ({"a": 3}, "glossary: 'a': 3: expected a term and its translation, as texts"),
+        ({"a": None}, "glossary: 'a': None: expected a term and its translation, as texts"),
+        (
+            dict.fromkeys(map(str, range(1001)), "x"),
+            "glossary: 1001 terms, a request may have 1000; start the "
+            "server with larger glossaries",
+        ),
+        *(
+            (wrong, "glossary: expected a name or a JSON object of terms")
+            for wrong in (3, [], True)
+        ),
     ],
 )
 @pytest.mark.parametrize("path", ["/translate", "/api/translate"])
@@ -426,6 +449,16 @@ def test_tokens_next_to_letters_and_prefixes(
         assert "lion" in expected.text
         missing = [part["missing"] for part in found["translations"][0]["parts"]]
         assert missing == [part.missing for part in expected.parts]
+
+
+def test_terms_in_a_form(client: Client) -> None:
+    form = urlencode({"q": "gato", "source": "es", "target": "en", "glossary": '{"a": "b"}'})
+    answer = client.send("POST", "/translate", form.encode())
+    assert answer.status == 400
+    assert (
+        "terms have to be a JSON object in a request of type application/json"
+        in answer.json["error"]
+    )
 
 
 def test_what_is_missing_is_named(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

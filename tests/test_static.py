@@ -20,6 +20,7 @@ from bs4 import BeautifulSoup
 
 from seq2seq.cli import main
 from seq2seq.inference.translator import Translator
+from seq2seq.inference.words import uncertain_words
 from seq2seq.packaged import SAMPLE
 from seq2seq.serving import static
 from seq2seq.serving.static import LIBRARIES, export_web
@@ -243,6 +244,7 @@ def test_prefixes_and_alternatives_in_node_are_those_of_python(web: Path, tmp_pa
             assert of["tokens"] == record["tokens"]
             assert of["log_probs"] == pytest.approx(record["log_probs"], abs=1e-3)
             assert (of["finished"], of["unlikely"]) == (part.finished, part.unlikely)
+            assert of["uncertain"] == uncertain_words(part)
     for text, prefix, answer in zip(texts, words, answers[len(texts) :], strict=False):
         alternatives = translator.alternatives(text, prefix)
         assert [(each["word"], each["text"]) for each in answer] == [

@@ -242,6 +242,19 @@ def test_state_for_other_pairs_is_refused(tokenizers):
         make_stream(tokenizers, prepared(PAIRS[1:])).load_state_dict(state)
 
 
+def test_unknown_languages_are_logged(tokenizers, caplog):
+    caplog.set_level("INFO")
+    for languages, told in {("zzz", "kr"): ["zzz", "kr"], ("es", "und"): []}.items():
+        caplog.clear()
+        config = DataConfig(
+            train=(CorpusConfig(path="unused"),), valid=CorpusConfig(path="unused"),
+            source_language=languages[0], target_language=languages[1],
+        )  # fmt: skip
+        Windows(PREPARED, tokenizers, config, seed=0)
+        found = [r.message for r in caplog.records if "nothing is known of it" in r.message]
+        assert [message.split(":")[0] for message in found] == [f"language '{c}'" for c in told]
+
+
 def test_long_pairs_are_skipped_and_counted_once(tokenizers, caplog):
     pieces = [
         max(len(tokenizer.encode(text)) for tokenizer, text in zip(tokenizers, pair, strict=True))

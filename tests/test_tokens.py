@@ -90,6 +90,7 @@ def test_notation(text: str, source: str, target: str, expected: str) -> None:
 
 def test_names_of_months_are_left_to_models_of_other_languages() -> None:
     assert found("el 12 de mayo de 1984", "es", "ja") == []
+    assert found("el 00 de mayo, el 32 de mayo", "es", "en") == []
 
 
 def test_all_tokens_of_the_data_are_found() -> None:

@@ -19,8 +19,8 @@ from seq2seq.data.tokenizer import EOS, Tokenizer, normalize_line
 from seq2seq.inference import sentences
 from seq2seq.inference.protocol import Floats, Ints, SearchOptions, Step
 from seq2seq.inference.search import beam_search
-from seq2seq.inference.text import Part, split_text
-from seq2seq.inference.words import source_words, target_words, word_attention
+from seq2seq.inference.text import UNCERTAIN, UNLIKELY, Part, split_text
+from seq2seq.inference.words import source_words, target_words, uncertain_words, word_attention
 from seq2seq.languages import language
 
 ROOT = Path(__file__).parents[1]
@@ -138,9 +138,15 @@ def word_cases() -> list[Any]:
             sides.append([*pieces, "</s>"])
         source, target = sides
         weights = chosen.dirichlet(np.ones(len(source)), len(target)).astype(np.float32)
-        part = Part(text, source, target, text, 0.0, 0.0, True, weights)
-        given = part.as_json(attention=True)
-        found.append([given, {
+        log_probs = (-2 * chosen.exponential(size=len(target))).tolist()
+        part = Part(
+            text, source, target, text, 0.0, sum(log_probs), True, weights, log_probs,
+            target=language(generator.choice(["en", "ja", "th"])),
+        )  # fmt: skip
+        about = {"unlikely": UNLIKELY, "uncertain": UNCERTAIN}
+        about["target"] = {"joiners": part.target.joiners}
+        found.append([part.as_json(attention=True), about, {
+            "unlikely": part.unlikely, "uncertain": uncertain_words(part),
             **asdict(word_attention(part)), "weights": word_attention(part).weights.tolist(),
             "source_words": source_words(part).of_pieces,
             "target_words": target_words(part).of_pieces,

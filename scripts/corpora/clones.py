@@ -54,7 +54,7 @@ def prepare_clone(
     The splits are those of the publisher, and no pair is left out. White space is normalized, so a
     tab within a sentence becomes a space. Raises DataError.
     """
-    folder = clone / layout.folder
+    folder = text_folder(layout, clone)
     tests = {path.name.split(".")[0] for path in folder.glob(f"test*.{layout.languages[0]}*")}
     names = {"train": "train.tsv", layout.valid: "valid.tsv"}
     names |= {text: f"{text}.tsv" for text in sorted(tests) or ["test"]}
@@ -75,6 +75,18 @@ def prepare_clone(
         (aside / METADATA).write_text(text, encoding="utf-8")
     show(f"{directory}: {', '.join(f'{name} {n:,} rows' for name, n in rows.items())}, {METADATA}")
     show(f"columns: {', '.join(layout.languages)}; licence: {layout.licence}")
+
+
+def text_folder(layout: Layout, clone: Path) -> Path:
+    """Return the folder of the texts: that of a clone, or `clone` itself. Raises DataError."""
+    text = f"train.{layout.languages[0]}"
+    for folder in (clone / layout.folder, clone):
+        if any(folder.glob(f"{text}*")):
+            return folder
+    found = f"no {text}" if clone.is_dir() else "no such folder"
+    raise DataError(
+        f"{clone}: {found}; pass a clone: git clone https://github.com/{layout.repository}"
+    )
 
 
 def _read(layout: Layout, folder: Path, text: str) -> list[Pair]:

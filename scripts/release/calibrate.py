@@ -5,8 +5,8 @@
 Translates the sets, and the first two again as people type them (a typo, as in chats, a capital on
 each word). For each feature of a translation it prints the threshold that marks half of the bad
 ones (chrF below 40), and the shares of the bad, the middling and the good ones (above 70) that it
-marks; likewise for the words that are in no reference. seq2seq.inference.text.UNLIKELY is such a
-threshold.
+marks; likewise for the words that are in no reference. seq2seq.inference.text.UNLIKELY and
+UNCERTAIN are such thresholds; the last lines say what these mark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.data.tokenizer import EOS_PIECE, SPACE_PIECE, bytes_of_piece
 from seq2seq.errors import DataError
 from seq2seq.evaluation.robustness import lines_of
-from seq2seq.inference.text import Part
+from seq2seq.inference.text import UNCERTAIN, UNLIKELY, Part
 from seq2seq.languages import language
 
 BAD, GOOD = 40, 70  # chrF
@@ -108,6 +108,7 @@ def calibrate(translator: Translator, sets: dict[str, list[Line]]) -> list[str]:
     table = [f"{len(lines)} lines ({numbers}): {shares}", _HEAD.format("feature")]
     for name, feature in FEATURES.items():
         table.append(_row(name, np.array([feature(parts) for parts in found]), groups))
+    marked = np.array([any(part.unlikely for part in parts) for parts in found])
     log_probs, wrong = [], []
     for parts, (_, references) in zip(found, lines, strict=True):
         known = set(chain.from_iterable(fold(text).split() for text in references))
@@ -122,7 +123,27 @@ def calibrate(translator: Translator, sets: dict[str, list[Line]]) -> list[str]:
         f"{len(mask)} words: {100 * mask.mean():.1f} % in no reference",
         _HEAD.format("words"),
     ]
-    return [*table, _row("log probability", np.array(log_probs), rows)]
+    table.append(_row("log probability", np.array(log_probs), rows))
+    each = iter(marked)
+    return [
+        *table,
+        "unlikely (below {}): bad {:.1f} %, middling {:.1f} %, good {:.1f} %".format(
+            UNLIKELY, *(100 * marked[group].mean() if group.any() else 0.0 for group in groups)
+        ),
+        "".join(
+            f"  {name}: {100 * np.mean(list(islice(each, len(rows)))):.1f} %\n"
+            for name, rows in sets.items()
+        ).rstrip(),
+        _marked_words(np.array(log_probs) < UNCERTAIN, mask),
+    ]
+
+
+def _marked_words(marked: npt.NDArray[np.bool_], wrong: npt.NDArray[np.bool_]) -> str:
+    shares = [100 * wrong[of].mean() if of.any() else 0.0 for of in (marked, ~marked)]
+    return (
+        f"uncertain (below {UNCERTAIN}): {100 * marked.mean():.1f} % of the words; in no reference "
+        "{:.1f} % of these, {:.1f} % of the others".format(*shares)
+    )
 
 
 _HEAD = "{:<36}  half of bad below: middling, good | 5 % of good below: bad | AUC"

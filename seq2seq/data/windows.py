@@ -19,7 +19,7 @@ from seq2seq.data.augmentation import applies, augment
 from seq2seq.data.dataset import PreparedPairs, encode
 from seq2seq.data.ragged import Ints, Ragged, concat, cut_batches, take
 from seq2seq.data.tokenizer import UNK, Tokenizer
-from seq2seq.languages import language
+from seq2seq.languages import UNDETERMINED, language
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +65,12 @@ class Windows:
         self._texts, self._tokenizers = pairs.store, tokenizers
         self._config, self._seed = config, seed
         self._languages = language(config.source_language), language(config.target_language)
+        for code in dict.fromkeys(each.code for each in self._languages if not each.base):
+            if code != UNDETERMINED:
+                log.info(
+                    "language '%s': nothing is known of it; assuming only that spaces separate its "
+                    "words (docs/languages.md)", code,
+                )  # fmt: skip
         rates = config.augmentation.model_dump() if config.augmentation else {}
         unfit = [kind for kind in rates if rates[kind] and not applies(kind, *self._languages)]
         if unfit:

@@ -58,7 +58,9 @@ _TYPED: dict[str, Callable[[str, random.Random, Language], str]] = {  # what hap
     "as in chats": _as_in_chats,
 }
 _LIKE = {  # kinds of augmentation that make sense in the same languages
-    **dict.fromkeys(("lower case", "UPPER CASE", "Title Case", "as in chats"), "lower_case"),
+    **dict.fromkeys(("lower case", "as in chats"), "lower_case"),
+    "UPPER CASE": "upper_case",
+    "Title Case": "title_case",
     "no accents": "accents",
     "one typo": "typos",
     "unusual name": "names",

@@ -21,6 +21,7 @@ from seq2seq.inference.required import Required, find_form, find_missing, show_t
 from seq2seq.inference.text import Part
 from seq2seq.inference.words import Split, membership, words, words_of_pieces
 
+_MOST_AGAIN = 8  # searches of a sentence; a list of a hundred tokens would take minutes otherwise
 _INVISIBLE = SPACE_PIECE + SHIFT + CAPS  # in pieces: spaces, and marks for capitals
 
 
@@ -35,19 +36,21 @@ def let_arrive(
     """Return translations in which what is required of each sentence arrives, as a reader sees it.
 
     `search_again` returns the translations of sentences, by number, that begin with a text. It is
-    called for what is missing from left to right, since what follows a beginning changes.
-    The first `given` characters of each translation stay. What they attend to most is theirs to
-    translate, and is not forced after them.
+    called for what is missing from left to right, since what follows a beginning changes, and at
+    most eight times. The first `given` characters of each translation stay. What they attend to
+    most is theirs to translate, and is not forced after them.
     Translations that lack something are left out unless all of a sentence do.
     """
     found, fixed = [*parts], [*given]
-    for _ in range(max(map(len, required))):
+    for _ in range(_MOST_AGAIN):
         begun = {
             number: text
             for number, each in enumerate(required)
             if (text := _beginning(found[number][0], each, given[number], fixed[number], spaced))
         }
-        again = search_again([*begun.items()]) if begun else []
+        if not begun:
+            break
+        again = search_again([*begun.items()])
         for (number, text), of in zip(begun.items(), again, strict=True):
             found[number], fixed[number] = of, len(text)
     restored = [

@@ -126,13 +126,10 @@ class Spelling:
     @cached_property
     def word_ends(self) -> Ints:
         """The pieces that may follow a whole word: the end, spaces and marks, but no hyphen."""
-        starts = (piece.decode(errors="replace")[:1] for piece in self._pieces)
-        ends = [
-            number
-            for number, char in enumerate(starts)
-            if char and not (char.isalnum() or char == "-")
-        ]
-        return np.array([EOS, *(number for number in ends if number > EOS)])
+        starts = ((piece.decode(errors="replace")[:1], n) for piece, n in self._ids.items())
+        # A single byte (\ufffd) can be the first one of a letter.
+        ends = (n for char, n in starts if not (char.isalnum() or char in "-\ufffd"))
+        return np.array([EOS, *ends])
 
     def words(self, text: str, *, ends: bool) -> Prefix:
         """Return the prefix for a normalized text of whole words, before a mark or a space.

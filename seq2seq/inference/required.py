@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from seq2seq.data.corpus import read_lines
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference.tokens import Token, find_tokens
@@ -49,11 +50,13 @@ class Glossary:
     """
 
     def __init__(self, terms: Mapping[str, str] | None = None) -> None:
-        """Take translations by term. Raises DataError for anything but text."""
+        """Take translations by term. Raises DataError for anything but a mapping of texts."""
         self.terms: dict[str, str] = {}
+        if not isinstance(terms, Mapping | None):
+            raise DataError(f"glossary: expected a mapping of terms, found {terms!r:.40}")
         for pair in (terms or {}).items():
             if not all(isinstance(text, str) and normalize_line(text) for text in pair):
-                found = ": ".join(map(repr, pair))
+                found = ": ".join(f"{text!r:.40}" for text in pair)
                 raise DataError(f"glossary: {found}: expected a term and its translation, as texts")
             source, target = map(normalize_line, pair)
             self.terms[source] = target
@@ -69,21 +72,17 @@ class Glossary:
 
         Raises DataError for a file that cannot be read or has no terms, and for any other line.
         """
-        try:
-            lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{path}: cannot be read as UTF-8 ({error})") from None
         terms: dict[str, str] = {}
-        for number, line in enumerate(lines, 1):
+        for where, line in read_lines(str(path)):
             if not line.strip() or line.startswith("#"):
                 continue
             source, *targets = map(normalize_line, line.split("\t"))
             if len(targets) != 1 or not all((source, *targets)):
                 found = f"expected a term, a tab and its translation, found {line.strip()!r}"
-                raise DataError(f"{path}: line {number}: {found}")
+                raise DataError(f"{where}: {found}")
             if terms.setdefault(source, targets[0]) != targets[0]:
                 found = f"{source!r} has another translation above; remove one"
-                raise DataError(f"{path}: line {number}: {found}")
+                raise DataError(f"{where}: {found}")
         if not terms:
             raise DataError(f"{path}: no terms; write a term, a tab and its translation on a line")
         return cls(terms)
@@ -106,7 +105,7 @@ Protection = tuple[Glossary, str, str]  # a glossary, and the codes of both lang
 def mask(text: str, protection: Protection) -> tuple[str, dict[str, Required]]:
     """Return a normalized text with stand-ins in place of its tokens, and these by stand-in.
 
-    Terms of the glossary are left alone.
+    Those within a term of the glossary are left alone; a term within a token is not one.
     """
     found, masked, end = dict[str, Required](), "", 0
     names = (name for name in _stand_ins() if name not in text)
@@ -122,13 +121,13 @@ def mask(text: str, protection: Protection) -> tuple[str, dict[str, Required]]:
 
 
 def _tokens(text: str, protection: Protection) -> Iterator[Token]:
-    """Yield the tokens of a text, but none that has a term of the glossary."""
+    """Yield the tokens of a text, but none within a term of the glossary."""
     glossary, source, target = protection
     tokens = find_tokens(text, source, target)
     terms = glossary.find(text, spaced=language(source).is_spaced) if tokens else ()
     of_terms = [(term.start, term.end) for term in terms]
     for token in tokens:
-        if not any(start < token.end and token.start < stop for start, stop in of_terms):
+        if not any(start <= token.start and token.end <= stop for start, stop in of_terms):
             yield token
 
 
@@ -142,8 +141,11 @@ def required_of(
     glossary, source, _ = protection
     found = [*glossary.find(part, spaced=language(source).is_spaced)]
     if tokens is None:
-        written = _tokens(part, protection)
-        found += (Required(t.target, t.target, t.start, t.end) for t in written)
+        written = [*_tokens(part, protection)]
+        found = [
+            t for t in found if not any(w.start <= t.start and t.end <= w.end for w in written)
+        ]
+        found += (Required(w.target, w.target, w.start, w.end) for w in written)
         tokens = {}
     for match in re.finditer(r"(?<!\w)\d+(?!\w)", part) if tokens else ():
         if token := tokens.get(match[0]):

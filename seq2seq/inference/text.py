@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seq2seq.data.tokenizer import Tokenizer, normalize_line
+from seq2seq.data.tokenizer import Tokenizer, bytes_of_piece, normalize_line
 from seq2seq.inference.protocol import BeamNode, Floats
 from seq2seq.inference.required import Protection, Required, mask, required_of
 from seq2seq.inference.sentences import split_sentences
-from seq2seq.languages import Language
+from seq2seq.languages import UNDETERMINED, Language, language
 from seq2seq.wings import offered
 
 # Where a long line may be split, best first: sentence ends, clause marks, spaces, anywhere.
@@ -20,9 +20,9 @@ _CUTS = (
     r"(?<=[,;:–—])(?=\s)|(?<=[、，；：])",
     r"(?=\s)",
 )
-# Log probability for each target piece, below which a translation is unlikely: with es-en 0.5 % of
-# Tatoeba's validation set, 12 % of encyclopedic and 55 % of foreign sentences (docs/serving.md).
-UNLIKELY = -0.8
+# Log probability for each word, the end of sentence included, below which a translation is
+# unlikely, and below which a word is uncertain: scripts/release/calibrate.py, docs/serving.md.
+UNLIKELY, UNCERTAIN = -1.0, -2.0
 _WORD_PIECES = 64  # a "word" of a sentence that is too long is cut after this many
 _PIECE_CHARS = 64  # no piece has more: a text that is far too long need not be encoded
 
@@ -141,12 +141,17 @@ class Part:
     space: str = " "  # see Sentence
     missing: list[str] = field(default_factory=list)  # required texts that it lacks
     given: frozenset[int] = frozenset()  # the target pieces of required texts
+    target: Language = field(default=language(UNDETERMINED), repr=False)
 
     @property
     def unlikely(self) -> bool:
         """Whether the model finds its own words so unlikely that they are probably wrong."""
         own = self.log_prob - sum(self.log_probs[piece] for piece in self.given)
-        return own < UNLIKELY * (len(self.target_pieces) - len(self.given))
+        text = b"".join(
+            b" " if number in self.given else bytes_of_piece(piece)
+            for number, piece in enumerate(self.target_pieces)
+        )
+        return own < UNLIKELY * (self.target.count_words(text.decode(errors="replace")) + 1)
 
     def as_json(self, *, attention: bool, tree: bool = False) -> dict[str, Any]:
         """Return the part for JSON, on request with the rows of its weights and with its tree."""

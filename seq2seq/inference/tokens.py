@@ -107,7 +107,8 @@ def _rewritten(quantity: str, source: Language, target: Language) -> str:
 def _date_patterns(code: str) -> list[re.Pattern[str]]:
     """Return patterns of dates with the name of a month: 3 de mayo de 1999, May 3rd, 1999."""
     months = [form for month in language(code).months for form in {month, month.capitalize()}]
-    month, day = rf"(?P<month>{'|'.join(months)})", r"(?P<day>\d{1,2})(?:\.|º|er|st|nd|rd|th)?"
+    month = rf"(?P<month>{'|'.join(months)})"
+    day = r"(?P<day>0?[1-9]|[12]\d|3[01])(?:\.|º|er|st|nd|rd|th)?"
     year = r"(?P<year>\d{4})(?!\w)"
     forms = (
         rf"(?<![\w.,/-]){day}\s+(?:de\s+|of\s+)?{month}(?!\w)(?:,?\s+(?:del?\s+|of\s+)?{year})?",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -165,7 +165,9 @@ class Translator:
         rows = self.config.inference.batch_tokens * len(self.backends)
         return (100 << 20) + 4 * rows * self.target.vocab_size
 
-    def options(self, **changes: int | float | bool | Glossary | None) -> SearchOptions:
+    def options(
+        self, **changes: int | float | bool | Glossary | Mapping[str, str] | None
+    ) -> SearchOptions:
         """Return the run's search options with these changes; None changes nothing.
 
         The beam is at least `nbest`. Raises ConfigError for values out of range.
@@ -174,6 +176,8 @@ class Translator:
         values |= {name: value for name, value in changes.items() if value is not None}
         if values["beam_size"] >= 1:
             values["beam_size"] = max(values["beam_size"], values.get("nbest", 1))
+        if "glossary" in values:
+            values["glossary"] = _as_glossary(values["glossary"])
         if values["split_sentences"]:
             language_rules(self.config.data.source_language)  # logs once if there are none
         return SearchOptions(**values)
@@ -186,7 +190,7 @@ class Translator:
         sampling: Sampling | None = None,
         mbr: Metric | None = None,
         prefixes: Iterable[str] | None = None,
-        glossary: Glossary | None = None,
+        glossary: Glossary | Mapping[str, str] | None = None,
         first_number: int = 1,
         on_step: StepCallback | None = None,
     ) -> list[list[Translation]]:
@@ -202,9 +206,10 @@ class Translator:
         parts of all lines that are being translated, by their numbers from 0, and the pieces of the
         most likely unfinished hypothesis of each.
 
-        Translations have the terms of the `glossary` (default: that of the options) and the tokens
-        that nobody translates (seq2seq.inference.required); `Part.missing` lists those that they
-        lack. Samples are left to the model.
+        Translations have the terms of the `glossary`, or of a mapping of terms to translations
+        (default: the glossary of the options), and the tokens that nobody translates
+        (seq2seq.inference.required); `Part.missing` lists those that they lack. Samples are left to
+        the model.
 
         With `prefixes`, one text for each line, every translation begins with exactly the
         characters of its normalized prefix (seq2seq.inference.prefix), but with the white space of
@@ -221,7 +226,8 @@ class Translator:
         if len(texts) != len(lines):
             raise DataError(f"{len(texts)} prefixes for {len(lines)} lines; give one for each line")
         chosen = options or self.options()
-        chosen = replace(chosen, glossary=glossary) if glossary else chosen
+        if glossary is not None:
+            chosen = replace(chosen, glossary=_as_glossary(glossary))
         rows: list[list[Begun]] = []
         keys: list[int] = []
         for number, (line, text) in enumerate(zip(lines, texts, strict=True), first_number):
@@ -495,6 +501,7 @@ class Translator:
         names = self.target.pieces([node.token for node in nodes])
         tree = [replace(node, piece=name) for node, name in zip(nodes, names, strict=True)]
         source_pieces = [*self.source.pieces(sentence.ids), EOS_PIECE]
+        target = language(self.config.data.target_language)
         return [
             Part(
                 source=sentence.text,
@@ -508,9 +515,14 @@ class Translator:
                 space=sentence.space,
                 log_probs=hypothesis.log_probs,
                 tree=tree or None,
+                target=target,
             )
             for hypothesis in hypotheses
         ]
+
+
+def _as_glossary(terms: Glossary | Mapping[str, str]) -> Glossary:
+    return terms if isinstance(terms, Glossary) else Glossary(terms)
 
 
 def _listed(name: str, given: Iterable[str]) -> list[str]:

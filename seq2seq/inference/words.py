@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +23,7 @@ from seq2seq.data.casing import CAPS, SHIFT
 from seq2seq.data.cleaning import normalize
 from seq2seq.data.tokenizer import EOS_PIECE, bytes_of_piece
 from seq2seq.errors import DataError
-from seq2seq.inference.text import Part
+from seq2seq.inference.text import UNCERTAIN, Part
 
 Link = tuple[int, int]  # source word, target word, from 0
 LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")  # in a gold alignment: sure (-) or possible (?, p)
@@ -126,6 +127,25 @@ def _shown(char: str) -> str:
     if char in (SHIFT, CAPS):
         return ""
     return {"aa": "", "a a": " "}.get(normalize(f"a{char}a"), char)
+
+
+def uncertain_words(part: Part) -> list[int]:
+    """Return the numbers of the words, separated by white space, that the model is unsure of.
+
+    Those of required texts are not among them. In a language without spaces, a stretch of text is
+    as many words as its length suggests.
+    """
+    of_pieces = words_of_pieces(part.target_pieces)
+    given = {word for piece in part.given for word in of_pieces[piece]}
+    sums: defaultdict[int, float] = defaultdict(float)
+    for of, log_prob in zip(of_pieces, part.log_probs, strict=True):
+        for word in of:
+            sums[word] += log_prob
+    return [
+        number
+        for number, word in enumerate(part.text.split())
+        if number not in given and sums[number] < UNCERTAIN * max(1, part.target.count_words(word))
+    ]
 
 
 def word_weights(part: Part, split: Split = str.split) -> Floats:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -23,10 +24,19 @@ from seq2seq.inference.protocol import SearchOptions
 from seq2seq.serving import interactive
 from seq2seq.serving.batching import Kind, RequestError, log_warnings
 from seq2seq.serving.served_models import ServedModel
-from seq2seq.serving.service import Keyed, Number, Service, Terms, make_router, service_of
+from seq2seq.serving.service import (
+    Keyed,
+    Number,
+    Service,
+    Terms,
+    fault_message,
+    make_router,
+    service_of,
+)
 
 Work = Callable[[threading.Event], Any]  # the event is set when nobody waits for it any more
 
+log = logging.getLogger(__name__)
 router = make_router("/api")
 _EVENTS = "text/event-stream"
 _MOST_HYPOTHESES = 20  # that a request can ask for
@@ -94,7 +104,8 @@ class LineTranslation(BaseModel):
     score: float
     parts: list[dict[str, Any]] = Field(
         description="sentences, also with `words` and the weights between them, the numbers of the "
-        "words of each piece, and on request the `tree` of its search"
+        "words of each piece, the numbers of the words between spaces that are `uncertain`, and on "
+        "request the `tree` of its search"
     )
 
 
@@ -182,6 +193,10 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
                 yield _event("translation", await work)
             except RequestError as error:
                 yield _event("error", _json({"error": error.detail}))
+            except Exception as error:
+                # Raised, it would cut the connection, as if the server were gone.
+                log.exception("/api/stream failed")
+                yield _event("error", _json({"error": fault_message(error)}))
         finally:
             work.cancel()
 

@@ -13,7 +13,12 @@ from seq2seq.inference.protocol import Ints, SearchOptions
 from seq2seq.inference.required import show_tokens
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.words import source_words, target_words, word_attention
+from seq2seq.inference.words import (
+    source_words,
+    target_words,
+    uncertain_words,
+    word_attention,
+)
 from seq2seq.serving.served_models import ServedModel
 
 if TYPE_CHECKING:
@@ -63,6 +68,7 @@ def translations_json(found: Sequence[Translation], *, tree: bool) -> dict[str, 
             part["words"] = to_json(word_attention(of_part)) if has_words else None
             part["source_words"] = source_words(of_part).of_pieces
             part["target_words"] = target_words(of_part).of_pieces
+            part["uncertain"] = uncertain_words(of_part)
     return {"translations": records}
 
 

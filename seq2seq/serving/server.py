@@ -29,10 +29,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from seq2seq.errors import UserError, WorkerError, exit_status, one_line
+from seq2seq.errors import UserError, WorkerError, one_line
 from seq2seq.serving import api, libretranslate
 from seq2seq.serving.batching import Metrics
-from seq2seq.serving.service import Service, make_router, service_of
+from seq2seq.serving.service import Service, fault_message, make_router, service_of
 from seq2seq.serving.static import PAGE, PAGE_FILES
 from seq2seq.version import VERSION
 
@@ -40,7 +40,6 @@ log = logging.getLogger(__name__)
 access_log = logging.getLogger("seq2seq.access")
 
 _GRACE = 2  # seconds beyond the deadline that responses have when the server stops
-_INTERNAL = "internal error; the server's log has the details"
 _CLIENT_CLOSED = 499  # in the log and the metrics; nobody receives it
 _NOT_HTTP = b'{"error":"not valid HTTP/1.1; send one Host header, and at most 64 KiB of headers"}'
 _HINTS = {  # for the errors of Starlette
@@ -188,9 +187,7 @@ async def _client_closed(_: Request, __: Exception) -> Response:
 
 
 async def _server_error(_: Request, error: Exception) -> Response:
-    # The log says more about a lost worker: the server is about to stop.
-    found = None if isinstance(error, WorkerError) else exit_status(error)
-    return JSONResponse({"error": found[1] if found else _INTERNAL}, 500)
+    return JSONResponse({"error": fault_message(error)}, 500)
 
 
 class _Observed:

@@ -13,12 +13,12 @@ from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, SkipValidation, ValidationError
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from seq2seq.errors import DataError, one_line
+from seq2seq.errors import DataError, WorkerError, exit_status, one_line
 from seq2seq.inference.required import Glossary
 from seq2seq.serving import Limits
 from seq2seq.serving.batching import Batcher, RequestError
@@ -35,8 +35,10 @@ def _no_bool(value: Any) -> Any:
     return value
 
 
+_MAX_TERMS = 1000  # of a request; `re` keeps 512 patterns, 0.2 MB each with so many terms
 Terms = Annotated[
     str | dict[str, str] | None,
+    SkipValidation,  # Service.glossary names the term that is wrong
     Field(description="the name of a glossary of the server, or terms and their translations"),
 ]
 Number = Annotated[int, BeforeValidator(_no_bool)]
@@ -57,6 +59,13 @@ class Error(BaseModel):
 
 
 Parameters = TypeVar("Parameters", bound=Keyed)
+
+
+def fault_message(error: Exception) -> str:
+    """Return what a client is told of an error that is not the request's."""
+    # The log says more about a lost worker: the server is about to stop.
+    found = None if isinstance(error, WorkerError) else exit_status(error)
+    return found[1] if found else "internal error; the server's log has the details"
 
 
 @dataclass(frozen=True)
@@ -108,22 +117,36 @@ class Service:
                 f"alternatives: {alternatives}; ask for at most {limits.alternatives}"
             )
 
-    def glossary(self, wanted: str | dict[str, str] | None) -> Glossary | None:
+    def glossary(self, wanted: Any) -> Glossary | None:
         """Return the glossary of a name, or of the terms of a request.
 
         Raises RequestError for an unknown name, and for what is not terms.
         """
-        if wanted is None or isinstance(wanted, str):
-            if wanted and wanted not in self.glossaries:
-                names = ", ".join(self.glossaries) or "a JSON object of terms"
+        if wanted is None or wanted == "":
+            return None
+        if isinstance(wanted, dict):
+            if len(wanted) > _MAX_TERMS:
                 raise RequestError(
-                    f"glossary: there is no '{one_line(wanted[:40])}'; use one of {names}"
+                    f"glossary: {len(wanted)} terms, a request may have {_MAX_TERMS}; start the "
+                    "server with larger glossaries"
                 )
-            return self.glossaries[wanted] if wanted else None
-        try:
-            return Glossary(wanted)
-        except DataError as error:
-            raise RequestError(str(error)) from None
+            try:
+                return Glossary(wanted)
+            except DataError as error:
+                raise RequestError(str(error)) from None
+        if not isinstance(wanted, str):
+            raise RequestError("glossary: expected a name or a JSON object of terms")
+        if wanted.lstrip().startswith("{"):
+            raise RequestError(
+                "glossary: terms have to be a JSON object in a request of type application/json; "
+                "a form can only name a glossary"
+            )
+        if wanted not in self.glossaries:
+            names = ", ".join(self.glossaries) or "a JSON object of terms"
+            raise RequestError(
+                f"glossary: there is no '{one_line(wanted[:40])}'; use one of {names}"
+            )
+        return self.glossaries[wanted]
 
     def language(self, name: str, code: str) -> str:
         """Return the code that the models have for a language.

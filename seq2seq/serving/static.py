@@ -22,7 +22,7 @@ from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import DataError, UserError, one_line
 from seq2seq.files import publish_directory
 from seq2seq.inference.sentences import rules_json
-from seq2seq.inference.text import UNLIKELY
+from seq2seq.inference.text import UNCERTAIN, UNLIKELY
 from seq2seq.languages import language
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.serving import Limits
@@ -97,7 +97,8 @@ def _describe(run: RunDirectory, name: str) -> dict[str, Any]:
         "source": side(config.data.source_language, source),
         "target": side(config.data.target_language, target),
     }
-    return {"name": name, "charLimit": Limits.characters, "unlikely": UNLIKELY, **sides}
+    marks = {"unlikely": UNLIKELY, "uncertain": UNCERTAIN}
+    return {"name": name, "charLimit": Limits.characters, **marks, **sides}
 
 
 def packages(folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:

@@ -672,9 +672,27 @@ def test_unlikely_translation_is_marked(page_of_both: Page) -> None:
     )
     words = len(ENGLISH.split())
     assert page.locator(".word.doubtful").count() == page.locator(".word").count() - words
+    uncertain = page.locator(".word.uncertain")
+    assert 0 < uncertain.count() < page.locator(".word.doubtful").count()
+    expect(uncertain.first).to_have_attribute("title", "The model is unsure of this word")
+    expect(page.locator("#unsure")).to_be_visible()
     for other in ("", SPANISH):
         page.fill("#text", other)
         expect(page.locator("#doubts")).to_be_hidden()
+        expect(page.locator("#unsure")).to_be_hidden()
+
+
+def test_uncertain_words_are_marked_in_likely_translations(page_of_both: Page) -> None:
+    """A word that the user has chosen is no longer uncertain."""
+    page = page_of_both
+    page.fill("#text", "Pon a hervir el agua con una pizca de sal y añade los fideos.")
+    uncertain = page.locator(".word.uncertain")
+    expect(uncertain).to_have_text(["Put", "pizing"])
+    expect(page.locator("#doubts")).to_be_hidden()
+    uncertain.first.click()
+    page.locator("#others li button").first.click()
+    expect(page.locator(".word.given")).to_have_count(1)
+    assert "uncertain" not in (page.locator(".word.given").get_attribute("class") or "").split()
 
 
 def test_a_changed_text_is_marked_at_once(page: Page) -> None:
@@ -898,6 +916,36 @@ def test_phone_has_large_targets_and_nothing_is_clipped(page_of_both: Page) -> N
         assert page.evaluate(f"{part}.scrollWidth <= {part}.clientWidth")
 
 
+def test_other_words_and_their_form_are_within_a_phone(page_of_both: Page) -> None:
+    page = page_of_both
+    page.set_viewport_size({"width": 375, "height": 667})
+    typed(page, "Cuando llegamos a la estación, el tren ya se había ido.")
+    page.locator(".word").nth(1).click()
+    choices = page.locator("#others li button")
+    expect(choices).to_have_count(5)
+    choices.last.scroll_into_view_if_needed()
+    expect(choices.last).to_be_in_viewport(ratio=0.9)
+    page.locator("#others summary").click()
+    expect(page.locator("#others input").last).to_be_focused()
+    for part in ("h2", "form"):
+        expect(page.locator(f"#others {part}")).to_be_in_viewport(ratio=1)
+
+
+def test_buttons_of_the_translation_are_in_one_row_on_a_phone(
+    browser: Browser, both: Client
+) -> None:
+    context = browser.new_context(locale="es-MX", viewport={"width": 375, "height": 667})
+    page = context.new_page()
+    page.goto(both.url)
+    typed(page, SPANISH)
+    expect(page.locator("#tip")).to_be_visible()
+    boxes = [page.locator(button).bounding_box() for button in ("#share", "#copy")]
+    assert boxes[0]
+    assert boxes[1]
+    assert boxes[0]["y"] == boxes[1]["y"]
+    context.close()
+
+
 def test_server_that_is_gone_is_named_until_it_is_back(browser: Browser, client: Client) -> None:
     page = browser.new_page()
     page.clock.install()
@@ -929,6 +977,35 @@ def test_server_that_is_gone_is_named_until_it_is_back(browser: Browser, client:
     page.close()
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "said", "is_gone"),
+    [
+        (500, '{"error": "internal error"}', "internal error", False),
+        (504, '{"error": "it took too long"}', "it took too long", False),
+        (502, "<p>Bad gateway", "The server does not answer. Your text stays here.", True),
+    ],
+)
+def test_only_a_server_that_is_gone_is_asked_again(
+    browser: Browser, client: Client, status: int, body: str, said: str, is_gone: bool
+) -> None:
+    page = browser.new_page()
+    page.clock.install()
+    page.goto(client.url)
+    page.route("**/api/stream", lambda route: route.fulfill(status=status, body=body))
+    page.locator("#text").fill(SENTENCE)
+    page.clock.run_for(300)
+    expect(page.locator("#notice p")).to_have_text(said)
+    page.unroute("**/api/stream")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.clock.run_for(3100)
+    if not is_gone:
+        assert asked == []
+        page.get_by_role("button", name="Try again").click()
+    assert shown(page)
+    page.close()
+
+
 def test_terms_are_kept_and_translated_as_the_list_says(page_of_both: Page) -> None:
     page = page_of_both
     typed(page, SPANISH)
@@ -938,10 +1015,11 @@ def test_terms_are_kept_and_translated_as_the_list_says(page_of_both: Page) -> N
     term, translation = page.locator("#others input").all()
     expect(term).to_have_value("cocina")
     expect(translation).to_have_value("kitchen")
-    translation.fill("galley")
-    translation.press("Enter")
+    expect(translation).to_be_focused()
+    page.keyboard.type("galley")
+    page.keyboard.press("Enter")
     expect(page.locator("#others")).to_be_hidden()
-    expect(page.locator("#translation")).to_contain_text("galley")
+    expect(page.locator(".word:focus")).to_have_text("galley")
     page.reload()
     assert "galley" in shown(page)
     # From the list, which is another one for the other direction.
@@ -961,8 +1039,11 @@ def test_terms_are_kept_and_translated_as_the_list_says(page_of_both: Page) -> N
     page.get_by_label("Use").select_option("shop")
     expect(page.locator("#translation")).to_contain_text("hound")
     expect(page.locator("#add-term")).to_be_hidden()
+    about = page.locator("#glossary p.small:visible")
+    expect(about).to_contain_text(["translated as the server's list says."])
     page.get_by_label("Use").select_option("the words below")
     expect(page.locator("#translation")).to_contain_text("puppy")
+    expect(about).to_contain_text(["How a word or a phrase is always translated."])
 
 
 def test_text_that_does_not_arrive_is_marked(page_of_both: Page) -> None:

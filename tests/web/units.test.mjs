@@ -11,7 +11,7 @@ const load = name => import(pathToFileURL(join(process.env.FOLDER, name)));
 const text = await load("text.js");
 const {splitSentences} = await load("sentences.js");
 const {search} = await load("search.js");
-const {wordAttention} = await load("words.js");
+const {doubts, wordAttention} = await load("words.js");
 
 for (const name of ["normalizeLine", "markCase", "restoreCase", "markPrefix"])
   test(name, () => {
@@ -43,7 +43,9 @@ test("long sentences are cut", () => {
 });
 
 test("words and their attention", () => {
-  for (const [part, result] of cases.words) {
+  for (const [part, about, result] of cases.words) {
+    const {unlikely, uncertain} = result;
+    assert.deepEqual(doubts(part, about), {unlikely, uncertain});
     const found = wordAttention(part);
     assert.deepEqual([found.source_words, found.target_words], [result.source_words, result.target_words]);
     assert.deepEqual([found.words.source, found.words.target], [result.source, result.target]);

@@ -1,6 +1,8 @@
 // What the page asks the server for. `seq2seq export --web` puts another file in the place of this one.
 import {say} from "./drawing.js";
 
+const GONE = [502, 503, 504]; // what a proxy answers for a server that is gone
+
 // An error whose message says that the server is gone.
 const unreachable = error =>
   error.name === "TypeError"
@@ -21,6 +23,8 @@ async function ask(path, body, signal) {
   });
   if (!response.ok) {
     const found = await response.json().catch(() => ({}));
+    // The server itself says why; a text that takes it too long also has status 504.
+    if (!found.error && GONE.includes(response.status)) throw unreachable(new TypeError());
     throw new Error(found.error ?? `the server answered with status ${response.status}`);
   }
   return response;

@@ -61,7 +61,8 @@ export class Glossary {
     const terms = Object.entries(this.terms);
     const isOwn = !this.named.value;
     this.root.querySelector("#terms-count").textContent = isOwn ? terms.length || "" : this.named.value;
-    for (const part of this.root.querySelectorAll("form, #terms")) part.hidden = !isOwn;
+    for (const part of this.root.querySelectorAll("form, #terms, .own")) part.hidden = !isOwn;
+    this.root.querySelector(".named").hidden = isOwn;
     this.root.querySelector("#terms").replaceChildren(
       ...terms.map(([term, translation]) => {
         const label = say("Remove “{term}”", {term});
@@ -96,6 +97,8 @@ export class Glossary {
       form.closest("[popover]").hidePopover();
       this.set(from.input.value, into.input.value);
     });
-    return [append(make("details"), make("summary", say("Always translate this word as…")), form)];
+    const details = append(make("details"), make("summary", say("Always translate this word as…")), form);
+    details.addEventListener("toggle", () => details.open && into.input.select());
+    return [details];
   }
 }

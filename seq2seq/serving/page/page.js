@@ -330,6 +330,7 @@ function showPlaces() {
   byId("doubts").replaceChildren(...lines.map(line => make("li", line)));
   byId("copy").disabled = byId("share").disabled = !found;
   byId("tip").hidden = !found || isBegun();
+  byId("unsure").hidden = !document.querySelector(".word.uncertain");
   pointAt(-1, []);
 }
 

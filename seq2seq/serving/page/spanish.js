@@ -45,14 +45,18 @@ export const spanish = {
   "not in the translation: {texts}": "no está en la traducción: {texts}",
 
   // Words
+  "The model is unsure of this word": "El modelo duda de esta palabra",
   "Instead of “{word}”": "En lugar de «{word}»",
   "Computing…": "Calculando…",
   "The model knows no other word here.": "El modelo no conoce otra palabra para este lugar.",
-  "Choose a word to change it": "Elige una palabra para cambiarla",
+  "Choose a word to change it.": "Elige una palabra para cambiarla.",
+  "The model is unsure of the dotted ones.": "El modelo duda de las que llevan puntos.",
   "Undo my choice of words": "Deshacer mis cambios",
   "Your words": "Tus palabras",
   "How a word or a phrase is always translated. You can also choose a word of a translation. The list stays in this browser.":
     "Cómo se traduce siempre una palabra o una expresión. También puedes elegir una palabra de una traducción. La lista se queda en este navegador.",
+  "Words and phrases are translated as the server's list says. Your own list stays in this browser and is not used.":
+    "Las palabras y expresiones se traducen como dice la lista del servidor. Tu propia lista se queda en este navegador y no se usa.",
   Use: "Usar",
   "the words below": "las palabras de abajo",
   Translate: "Traducir",

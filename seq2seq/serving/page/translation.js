@@ -41,7 +41,7 @@ export class Translation {
 
   // Resolves to the translation, which is shown as it is decoded; to nothing if another one has begun.
   async translate(asked) {
-    const hasFocus = this.box.contains(document.activeElement);
+    const focused = this.words.findIndex(({span}) => span === document.activeElement);
     this.wait();
     this.asked = asked;
     this.work = new AbortController();
@@ -60,23 +60,32 @@ export class Translation {
       throw error;
     }
     this.show();
-    if (hasFocus && document.activeElement === document.body) this.box.querySelector("[tabindex]")?.focus();
+    const same = this.words[Math.min(focused, this.words.length - 1)];
+    if (same && document.activeElement === document.body) {
+      this.stopAt(same);
+      same.span.focus();
+    }
     return this.found;
   }
 
   show() {
     const {box, found, asked} = this;
     const given = asked.prefix.split(/\s+/).filter(Boolean).length;
-    this.words = found.parts.flatMap(({space, text, unlikely, finished}, place) =>
+    this.words = found.parts.flatMap(({space, text, unlikely, uncertain, finished}, place) =>
       [...text.matchAll(/\S+/g)].map(({0: word, index}, n) => ({
         word,
         place,
         start: index,
         space: n ? " " : place ? space : "",
+        isUncertain: uncertain.includes(n),
         span: make("span", word, {class: `word${unlikely || !finished ? " doubtful" : ""}`}),
       })),
     );
     this.words.slice(0, given).forEach(({span}) => span.classList.add("given"));
+    for (const {span} of this.words.slice(given).filter(({isUncertain}) => isUncertain)) {
+      span.classList.add("uncertain");
+      span.title = say("The model is unsure of this word");
+    }
     box.classList.remove("waiting");
     box.replaceChildren(...this.words.flatMap(({space, span}) => [space, span]));
     if (this.words.length) this.stopAt(this.words[given - 1] ?? this.words[0]);
@@ -236,6 +245,9 @@ function open(span) {
   popover.word = span;
   span.focus({preventScroll: true});
   span.classList.add("open");
+  const {top, bottom} = span.getBoundingClientRect();
+  const room = Math.max(top, document.documentElement.clientHeight - bottom) - 12;
+  popover.style.setProperty("--room", `${room}px`);
   popover.showPopover({source: span});
 }
 
@@ -247,7 +259,7 @@ new ResizeObserver(() => {
   const isBelow = clientHeight - bottom >= Math.min(popover.offsetHeight + 8, top);
   const x = Math.max(8, Math.min(left, clientWidth - popover.offsetWidth - 8));
   popover.style.left = `${x + scrollX}px`;
-  popover.style.top = `${scrollY + (isBelow ? bottom + 4 : top - popover.offsetHeight - 4)}px`;
+  popover.style.top = `${Math.max(8, scrollY + (isBelow ? bottom + 4 : top - popover.offsetHeight - 4))}px`;
 }).observe(popover);
 
 popover.addEventListener("beforetoggle", ({newState}) => {

@@ -5,7 +5,7 @@ import {EOS, NO_PREFIX, PAD} from "./protocol.js";
 import {search} from "./search.js";
 import {splitSentences} from "./sentences.js";
 import {CASE_PIECES, markCase, markPrefix, normalize, normalizeLine, restoreCase, splitText} from "./text.js";
-import {wordAttention} from "./words.js";
+import {doubts, wordAttention} from "./words.js";
 
 const GRAPHS = ["encoder", "embedding", "step"];
 
@@ -252,11 +252,10 @@ export class Translator {
       score: found.score,
       log_prob: found.logProb,
       finished: found.finished,
-      unlikely: found.logProb < this.about.unlikely * tokens.length,
       attention: hasWeights ? found.weights.map(row => [...row]) : null,
       tree: found.tree?.map(node => ({...node, piece: pieces[node.token]})) ?? null,
     };
-    return {...part, ...wordAttention(part)};
+    return {...part, ...doubts(part, this.about), ...wordAttention(part)};
   }
 
   whole(parts) {

@@ -115,6 +115,28 @@ function displayed(text, pieces) {
   return {words: merged, ofPieces: ofPieces.map(of => [...new Set(of.map(n => numbers[n]))])};
 }
 
+// The length of a text in words, as Language.count_words in seq2seq/languages.py.
+export function countWords(text, [betweenSentences, betweenParts]) {
+  if (betweenParts) return splitWords(text).length;
+  return Array.from(text).filter(char => char !== " ").length / (betweenSentences ? 4 : 2);
+}
+
+// Whether the model finds a translation unlikely, and the numbers of the words that it is unsure of.
+// `about` has the log probabilities for a word below which they are, and the joiners of the language.
+export function doubts({text, tokens, log_probs, log_prob}, {unlikely, uncertain, target: {joiners}}) {
+  const spelled = new TextDecoder().decode(Uint8Array.from(tokens.slice(0, -1).flatMap(bytesOf)));
+  const names = splitWords(text);
+  const sums = names.map(() => 0);
+  wordsOfPieces(tokens, splitWords).forEach((of, piece) => {
+    for (const word of of) sums[word] += log_probs[piece];
+  });
+  const least = names.map(name => uncertain * Math.max(1, countWords(name, joiners)));
+  return {
+    unlikely: log_prob < unlikely * (countWords(spelled, joiners) + 1),
+    uncertain: [...names.keys()].filter(word => sums[word] < least[word]),
+  };
+}
+
 // Returns what the page shows of a sentence: for each piece of both sides its words, and the words with
 // the weights between them, null without attention. The last source word is the end of the sentence.
 export function wordAttention({source, text, source_tokens, tokens, attention}) {
