@@ -230,7 +230,7 @@ def test_sentence_is_searched_again_a_few_times(translator: Translator) -> None:
         calls.append(tried)
         return [found.parts]
 
-    [[part]] = arrival.let_arrive([found.parts], [required], search_again, spaced=True)
+    [[part]] = arrival.let_arrive([found.parts], [required], search_again, given=[0], spaced=True)
     assert len(calls) == 8
     assert len(part.missing) == 100
 
@@ -296,7 +296,13 @@ def test_searches_of_a_sentence_do_not_depend_on_others(translator: Translator) 
             calls += [number for number, _ in tried]
             return [found.parts for _ in tried]
 
-        arrival.let_arrive([found.parts] * len(required), required, search_again, spaced=True)
+        arrival.let_arrive(
+            [found.parts] * len(required),
+            required,
+            search_again,
+            given=[0] * len(required),
+            spaced=True,
+        )
         counts.append(calls.count(0))
     assert counts[0] == counts[1]
 

@@ -37,9 +37,9 @@ def let_arrive(
 
     `search_again` returns the translations of sentences, by number, that begin with a text. It is
     called for what is missing from left to right, since what follows a beginning changes, and at
-    most eight times. The first `given` characters of each translation stay. What they attend to
-    most is theirs to translate, and is not forced after them.
-    Translations that lack something are left out unless all of a sentence do.
+    most eight times. The first `given` characters of each translation stay; what belongs in them
+    by the attention is not forced after them. Translations that lack something are left out unless
+    all of a sentence do.
     """
     found, fixed = [*parts], [*given]
     for _ in range(_MOST_AGAIN):
@@ -66,8 +66,7 @@ def _beginning(
     """Return how a translation could begin so that a missing text arrives; "": all texts have.
 
     The first `fixed` characters of the translation stay. A text that belongs in the first `given`
-    ones is left out. The text is the one that belongs before
-    the others that are missing.
+    ones is left out. Of the others, the one that belongs first is forced.
     """
     missing = find_missing(part.text, required, spaced=spaced)
     places = [
