@@ -401,7 +401,6 @@ COUNTERPARTS = {
     "open-sdg/sdg-translations": ("translations/es/menu.yml", "translations/en/menu.yml"),
     "tico-19/tico-19.github.io": ("data/tico19-testset.zip",) * 2,
     "google-deepmind/xquad": ("xquad.es.json", "xquad.en.json"),
-    "cataclysm-dda-data": ("usr/share/locale/es_AR/LC_MESSAGES/cataclysm-dda.mo",) * 2,
     "omunroe-com/debwebwml": ("spanish/CD/a.wml", "english/CD/a.wml"),
     "mozilla-l10n/www.mozilla.org": ("es-MX/a.lang",) * 2,
     "mozilla/legal-docs": ("es-ES/websites_tou.md", "en/websites_tou.md"),
@@ -421,6 +420,8 @@ COUNTERPARTS = {
 }  # fmt: skip
 # Of repositories with several rows: by the beginning of the pattern.
 SEVERAL = {
+    "usr/share/locale/es_ES": ("usr/share/locale/es_ES/LC_MESSAGES/cataclysm-dda.mo",) * 2,
+    "usr/share/locale/es_AR": ("usr/share/locale/es_AR/LC_MESSAGES/cataclysm-dda.mo",) * 2,
     "_i18n/es/": ("_i18n/es/resources/moneropedia/weblate/a.po",) * 2,
     "_i18n/es.": ("_i18n/es.yml", "_i18n/en.yml"),
     "data/sentences": (
@@ -587,7 +588,8 @@ def test_general_corpus(call: Call, tmp_path: Path) -> None:
 def test_sentences_to_choose_on_are_all_pairs_of_an_english_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(DEV, "story.tsv", ("dev-story.tsv", 4))
+    monkeypatch.setitem(DEV, "dialogue.tsv", ("dev-dialogue.tsv", 4))
+    monkeypatch.setattr("corpora.general.prepare.OF_SENTENCES", {"dialogue.tsv"})
     folder = tmp_path / "clones/amazon-science-contrastive-controlled-mt/CoCoA-MT/test/en-es"
     folder.mkdir(parents=True)
     english = [f"This is the number {n} of the sentences to translate" for n in range(5)]
@@ -599,10 +601,10 @@ def test_sentences_to_choose_on_are_all_pairs_of_an_english_sentence(
     held_out.write_text("algo\tsomething\n")
     options = ("--held-out", str(held_out), "--out", str(out), "--skip-missing")
     assert main(["general", str(tmp_path / "clones"), *options]) == 0
-    chosen, story = rows(out / "dev-story.tsv"), rows(out / "story.tsv")
-    assert (len(chosen), len(story)) == (4, 8)
-    assert not {target for _, target in chosen} & {target for _, target in story}
-    assert ["Hola, formal", "Hello, you"] in story
+    chosen, train = rows(out / "dev-dialogue.tsv"), rows(out / "dialogue.tsv")
+    assert (len(chosen), len(train)) == (4, 8)
+    assert not {target for _, target in chosen} & {target for _, target in train}
+    assert ["Hola, formal", "Hello, you"] in train
 
 
 def test_missing_clones_are_named_by_the_commands_that_make_them(call: Call) -> None:

@@ -43,7 +43,10 @@ OF_SENTENCES, WORDS = {"story.tsv", "public.tsv"}, range(8, 46)
 VALID, OF_SETS = 1000, {
     "dev-xquad.tsv": 400, "dev-pydocs.tsv": 100, "dev-story.tsv": 200, "dev-public.tsv": 200,
 }  # fmt: skip
-OUTPUTS = ("train.tsv", "story.tsv", "public.tsv", "office.tsv", "words.tsv")
+OUTPUTS = (
+    "train.tsv", "story.tsv", "argentina.tsv", "dialogue.tsv", "public.tsv", "office.tsv",
+    "words.tsv",
+)  # fmt: skip
 FILES = (*OUTPUTS, "valid.tsv", *(name for name, _ in DEV.values()))
 
 _CLEANING = CleaningConfig(drop_overlap=True)
