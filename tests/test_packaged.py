@@ -157,7 +157,7 @@ def test_model_is_made_of_a_run(
     assert bleu["value"] > 50
     assert bleu["args"]["signature"].startswith("nrefs:1|case:mixed")
     assert result["dataset"]["name"] == "20 pairs of Tatoeba, one reference, beam 3"
-    assert card.data.startswith("sentence pairs of Tatoeba; text of textbooks")
+    assert card.data.startswith("sentence pairs of Tatoeba; textbooks")
     assert card.data_license.startswith("CC BY 2.0 FR; CC BY 4.0, translations CC0")
     tested, chosen_on = (line for line in text.splitlines() if line.startswith(("| Tat", "| Val")))
     assert re.fullmatch(r"\| Tatoeba \| 20 \| \d+ \| [\d.]+ \| [\d.]+ \|", tested)

@@ -312,8 +312,8 @@ def test_detection_ends_when_the_client_has_gone(
 
 FILM = """1
 00:00:01,000 --> 00:00:04,000
-No lo he visto desde ayer
-por la <i>mañana</i>.
+No puedo ir a la escuela
+porque estoy <i>cansado</i>.
 
 2
 00:00:05,500 --> 00:00:07,000 X1:40 X2:600
@@ -330,8 +330,8 @@ es mi trabajo</font>
 """
 TRANSLATED_FILM = """1
 00:00:01,000 --> 00:00:04,000
-I haven't seen him since yesterday
-<i>morning</i>.
+I can't go to school
+because I'm <i>tired</i>.
 
 2
 00:00:05,500 --> 00:00:07,000 X1:40 X2:600

@@ -62,10 +62,12 @@ def _general() -> Corpus:
         for source, licence in licences.items()
     )
     return Corpus(
-        "text of textbooks, manuals, documentation and interfaces",
+        "textbooks, manuals and interfaces, the texts of a game, pages of projects and public "
+        "services, a dictionary",
         ", ".join(dict.fromkeys(licences.values())),
-        "It was trained on everyday sentences and on textbooks, manuals and documentation. News, "
-        "literature\nand dialects are beyond what it has seen,",
+        "It was trained on everyday sentences, on textbooks and manuals, the texts of a game, and "
+        "pages of\nprojects and public services. Newspapers, literature and dialects are mostly "
+        "beyond what it has seen,",
         "Text of the following projects, © their authors, under the licences that they state. "
         "Such text is\nprepared by `scripts/prepare_data.py general` from clones.\n\n"
         f"| source | licence | repositories and commits |\n| --- | --- | --- |\n{rows}",
@@ -74,12 +76,11 @@ def _general() -> Corpus:
 
 CORPORA = {  # by the name of their folder; the last one says what a model has not seen
     "data": Corpus(
-        "words and greetings",
+        "words and sentences written for it",
         "MIT",
-        "It was trained on words and greetings,",
-        "Words, greetings and sentences of `data/everyday.tsv` and `data/words.tsv`, written for "
-        "this project,\nMIT. Other files in `data` were made of the following corpora by models "
-        "that were trained on\nthem.",
+        "It was trained on words, greetings and sentences,",
+        "`data/everyday.tsv`, `data/words.tsv` and `data/sentences.tsv`: words, greetings and "
+        "sentences written\nfor this project, MIT.",
     ),
     "tatoeba": Corpus(
         "sentence pairs of Tatoeba",
