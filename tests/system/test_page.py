@@ -688,6 +688,7 @@ def test_uncertain_words_are_marked_in_likely_translations(page_of_both: Page) -
     page.fill("#text", "Pon a hervir el agua con una pizca de sal y añade los fideos.")
     uncertain = page.locator(".word.uncertain")
     expect(uncertain.filter(has_text="pizz")).to_have_count(1)
+    expect(page.locator(".word:not(.uncertain)").first).to_be_visible()
     expect(page.locator("#doubts")).to_be_hidden()
     uncertain.first.click()
     page.locator("#others li button").first.click()
