@@ -28,7 +28,7 @@ EXAMPLE = "White houses are very small."
 HARD = [
     "Hola. ¿Cómo estás? Me llamo Ana.", "¡NO PUEDO IR HOY! ¿PUEDES TÚ?", "Me gusta 😀. ¡Qué bien!",
     "El Sr. García vive en EE.UU. Tiene 3 gatos.", "Mi familia 👨‍👩‍👧 vive en España 🇪🇸.",
-    "«¿Vienes?», dijo Ana. «No sé…»", "Cuesta 350 euros. Escríbeme pronto.",
+    "«¿Vienes?», dijo Ana. «No sé…»", "Cuesta 3,50. Escríbeme pronto.",
     "no sé dónde está. creo que en casa.", "Ana\u00a0 no\tlo  sabe.", "日本語。",
 ]  # fmt: skip
 
