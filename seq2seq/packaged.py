@@ -38,9 +38,12 @@ def find_run(run: str | Path) -> Path:
         return path
     if path.name in model_names():
         return MODELS / path
+    next_step = f"train a run with 'seq2seq train CONFIG run_dir={run}'"
+    if " " in path.name:  # a sentence
+        next_step = "'seq2seq translate RUN' reads texts from standard input or --input FILE"
     raise CheckpointError(
         f"{run}: not a run directory, nor the name of a model{_known(path.name, model_names())}; "
-        f"train a run with 'seq2seq train CONFIG run_dir={run}'"
+        f"{next_step}"
     )
 
 

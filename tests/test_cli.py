@@ -160,6 +160,7 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["plot", "attention", "{run}", "a", "b", "--force", "c"], "but 2 sentences; give one"),
         (["plot", "attention", "{run}", "a", "--force", " "], "the given translation is empty"),
         (["plot", "training", "none"], "none: not a run directory, nor the name of a model"),
+        (["translate", "{run}", "Hola mundo"], "reads texts from standard input or --input FILE"),
         (["plot", "training", "a/none"], "a/none/metrics.jsonl: cannot be read"),
         (["plot", "training", "{run}", "-o", "a.gif"], "unknown picture format; use .png"),
         (["plot", "training", "{run}", "--x", "hours"], "invalid choice: 'hours'"),

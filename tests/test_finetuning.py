@@ -306,6 +306,19 @@ def test_command(
     assert "already finished at step 7" in capsys.readouterr().err
 
 
+def test_end_says_if_the_weights_that_it_started_from_are_still_the_best(
+    toy: ToyCorpus, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, file = tmp_path / "run", tmp_path / "tune.yaml"
+    file.write_text(recipe(toy, path, tmp_path / "none"))
+    command = ["train", str(file), "--from", str(trained), "training.metric=loss"]
+    assert cli.main([*command, "training.learning_rate=10", "training.clip_norm=null"]) == 0
+    last = RunDirectory(path).checkpoint_path(7)
+    assert f"(step 0), which the run goes on using; the last ones are in {last}. Translate" in (
+        capsys.readouterr().err
+    )
+
+
 def test_ranks_start_from_the_same_weights(
     server: Server, toy: ToyCorpus, trained: Path, tuned: Path, tmp_path: Path, capsys: Any
 ) -> None:

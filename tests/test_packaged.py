@@ -9,9 +9,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import ToyCorpus
 
-from release import ship_model
+from release import average, ship_model
 from seq2seq import Translator, cli, packaged
 from seq2seq.analysis.doctor import diagnose
 from seq2seq.config import load_config
@@ -29,6 +30,7 @@ from seq2seq.packaged import (
     model_names,
     read_card,
 )
+from seq2seq.runs.checkpoint import save_checkpoint
 from seq2seq.runs.directory import RunDirectory, find_checkpoint
 
 ROOT = Path(__file__).parents[1]
@@ -182,6 +184,28 @@ def test_card_of_a_model_that_started_from_another(
     weights = find_checkpoint(models / "toy-en").weights_sum[:12]
     assert "with the recipe `recipe.yaml` with `training.seed=7`. It started from" in text
     assert f"the weights of `toy-en` at that time (SHA-256 `{weights}`). `config.yaml`" in text
+
+
+def test_weights_of_trainings_are_averaged(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    best = find_checkpoint(trained)
+    other, mean = RunDirectory(tmp_path / "other"), tmp_path / "mean"
+    export(trained, other.path, ())
+    path = other.checkpoint_path(best.step + 5)
+    save_checkpoint(path, {k: 3 * tensor for k, tensor in best.weights().items()}, {}, {"step": 5})
+    assert average.main([str(best.path), str(path), "-o", str(mean)]) == 0
+    made = find_checkpoint(mean)
+    assert capsys.readouterr().out == f"{made.path}\n"
+    assert made.step == best.step + 5
+    for name, tensor in made.weights().items():
+        torch.testing.assert_close(tensor, 2 * best.weights()[name])
+    assert average.main([str(trained), str(trained), "-o", str(mean)]) == 0
+    assert Translator.load(mean).translate(["gato"])[0][0].text == "cat"
+    [name, tensor] = next(iter(best.weights().items()))
+    save_checkpoint(path, {name: tensor[:1]}, {}, {"step": 5})
+    assert average.main([str(trained), str(path), "-o", str(mean)]) == 2
+    assert f"{path}: weights of other shapes than those of {trained}" in capsys.readouterr().err
 
 
 def test_card_needs_names_of_test_sets_and_corpora(

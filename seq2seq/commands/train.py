@@ -171,7 +171,14 @@ def _report_end(
             why = f"the run was already finished at step {step}; nothing was left to do"
         elif ended == "early":
             why = "training ended: no better metric for training.patience validations"
-        scores = find_checkpoint(Path(run_dir)).state.get("validation", {})
+        best = find_checkpoint(Path(run_dir))
+        scores = best.state.get("validation", {})
+        if best.step == 0:
+            last = max(_saved(run_dir), key=lambda path: path.name)
+            why += (
+                ". No validation was better than that of the weights that it started from "
+                f"(step 0), which the run goes on using; the last ones are in {last}"
+            )
         if scores.get("bleu", 1) < 1 and scores["chrf"] < 20:  # BLEU is 0 if sentences are short
             why += (
                 f". The model has learned next to nothing (validation BLEU {scores['bleu']:.1f}): "

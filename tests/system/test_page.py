@@ -769,7 +769,7 @@ def test_translation_is_text_that_can_be_selected_and_copied(page_of_both: Page)
         getSelection().selectAllChildren(document.getElementById("translation"));
         return getSelection().toString();
     }""")
-    assert selected == f"{ENGLISH}\n\nHi."
+    assert selected == f"{ENGLISH}\n\nHello."
     # A click that ends a selection is none on a word.
     page.locator(".word").first.dispatch_event("click")
     expect(page.locator("#others")).to_be_hidden()
