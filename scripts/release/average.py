@@ -41,8 +41,9 @@ def average(runs: Sequence[str], output: Path) -> Checkpoint:
     target = RunDirectory(output)
     remove_directory(target.checkpoints)
     target.checkpoints.mkdir()
-    state = {"step": sum(checkpoint.step for checkpoint in found), "validation": {}}
-    return save_checkpoint(target.checkpoint_path(state["step"]), weights, {}, state)
+    step = sum(checkpoint.step for checkpoint in found)
+    state = {"step": step, "validation": {}}
+    return save_checkpoint(target.checkpoint_path(step), weights, {}, state)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
