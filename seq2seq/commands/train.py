@@ -157,7 +157,8 @@ def _report_end(
 
     `before` has the checkpoints of a resumed run: if none is new, the run was already finished.
     """
-    from seq2seq.runs.directory import find_checkpoint
+    from seq2seq.runs.checkpoint import list_checkpoints
+    from seq2seq.runs.directory import RunDirectory, find_checkpoint
 
     code = options.EXIT_CODES[ended]
     if int(os.environ.get("RANK", "0")):
@@ -174,7 +175,7 @@ def _report_end(
         best = find_checkpoint(Path(run_dir))
         scores = best.state.get("validation", {})
         if best.step == 0:
-            last = max(_saved(run_dir), key=lambda path: path.name)
+            last = list_checkpoints(RunDirectory(Path(run_dir)).checkpoints)[-1].path
             why += (
                 ". No validation was better than that of the weights that it started from "
                 f"(step 0), which the run goes on using; the last ones are in {last}"
