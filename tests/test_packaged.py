@@ -12,15 +12,16 @@ import pytest
 import torch
 from conftest import ToyCorpus
 
-from release import average, ship_model
+from release import average, ship_model, widen
 from seq2seq import Translator, cli, packaged
 from seq2seq.analysis.doctor import diagnose
 from seq2seq.config import load_config
-from seq2seq.config.loading import changed_keys
+from seq2seq.config.loading import changed_keys, dump_config, parse_config
 from seq2seq.data.corpus import read_corpus
 from seq2seq.data.sources import checksum_sources
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.export import export
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.packaged import (
     CARD,
     MODELS,
@@ -30,7 +31,7 @@ from seq2seq.packaged import (
     model_names,
     read_card,
 )
-from seq2seq.runs.checkpoint import save_checkpoint
+from seq2seq.runs.checkpoint import load_weights, save_checkpoint
 from seq2seq.runs.directory import RunDirectory, find_checkpoint
 
 ROOT = Path(__file__).parents[1]
@@ -206,6 +207,84 @@ def test_weights_of_trainings_are_averaged(
     save_checkpoint(path, {name: tensor[:1]}, {}, {"step": 5})
     assert average.main([str(trained), str(path), "-o", str(mean)]) == 2
     assert f"{path}: weights of other shapes than those of {trained}" in capsys.readouterr().err
+
+
+@pytest.fixture
+def conditional(trained: Path, tmp_path: Path) -> Path:
+    """Return a run of random weights whose model can be widened."""
+    run = RunDirectory(tmp_path / "conditional")
+    export(trained, run.path, ())
+    config = parse_config(
+        dump_config(run.config()),
+        ["model.style=conditional", "model.tie_target=true", "model.encoder_layers=2",
+         "model.lexical=true", "model.decoder_layers=3"],
+    )  # fmt: skip
+    run.config_path.write_text(dump_config(config), encoding="utf-8")
+    best = find_checkpoint(run.path)
+    vocabularies = (tokenizer.vocab_size for tokenizer in run.tokenizers())
+    model = TranslationModel(config.model, *vocabularies)
+    save_checkpoint(best.path, dict(model.named_parameters()), {}, best.state)
+    return run.path
+
+
+def test_a_wider_model_translates_the_same_and_learns_with_all_units(
+    conditional: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide, sizes = tmp_path / "wide", ["model.encoder_size=40", "model.decoder_size=30"]
+    assert widen.main([str(conditional), "-o", str(wide), *sizes]) == 0
+    checkpoint = find_checkpoint(wide)
+    assert capsys.readouterr().out == f"{checkpoint.path}\n"
+    narrow_config, config = (
+        load_config(path / "config.yaml").model for path in (conditional, wide)
+    )
+    assert (config.encoder_size, config.decoder_size) == (40, 30)
+    models = []
+    for each, weights in (
+        (narrow_config, find_checkpoint(conditional).weights()),
+        (config, checkpoint.weights()),
+    ):
+        outputs, sources = len(weights["output_bias"]), len(weights["source_embedding.weight"])
+        models.append(TranslationModel(each, sources, outputs).double().eval())
+        load_weights(models[-1], weights, origin=wide)
+    generator = torch.Generator().manual_seed(1)
+    pieces, inputs = torch.randint(4, 280, (2, 3, 7), generator=generator).unbind()
+    mask = torch.arange(7) < torch.tensor([[7], [4], [1]])
+    (old, _), (new, _) = (model(pieces, mask, inputs) for model in models)
+    torch.testing.assert_close(new, old)
+    # What reads new units learns at once, and the new units with it, one update later.
+    for _ in range(2):
+        models[1](pieces, mask, inputs)[0].square().sum().backward()
+        torch.optim.SGD(models[1].parameters(), lr=1e-3).step()
+        gradients = {name: parameter.grad for name, parameter in models[1].named_parameters()}
+    for name, gradient in gradients.items():
+        if "embedding" not in name and "output" not in name:
+            assert gradient is not None
+            assert (gradient.abs().sum(-1) > 0).all(), name
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["model.encoder_size=12"], "only model.encoder_size and model.decoder_size can grow"),
+        (["model.embedding_size=48"], "only model.encoder_size and model.decoder_size can grow"),
+    ],
+)
+def test_only_some_sizes_can_grow(
+    conditional: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    overrides: list[str],
+    words: str,
+) -> None:
+    assert widen.main([str(conditional), "-o", str(tmp_path / "wide"), *overrides]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_other_decoders_are_not_widened(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert widen.main([str(trained), "-o", str(tmp_path / "w"), "model.encoder_size=40"]) == 2
+    assert "only conditional decoders with additive attention" in capsys.readouterr().err
 
 
 def test_card_needs_names_of_test_sets_and_corpora(
