@@ -34,7 +34,7 @@ from seq2seq.packaged import CARD, MODELS, read_card
 from seq2seq.pipeline import resumed
 from seq2seq.runs.directory import RunDirectory
 
-MOST_BYTES = 14_000_000
+MOST_BYTES = 16_000_000
 
 
 @dataclass(frozen=True)
