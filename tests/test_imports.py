@@ -178,7 +178,7 @@ def test_plain_installation_translates_evaluates_and_explains(plain: str, tmp_pa
     assert lines[0] == "No lo veo."
     assert lines[1].startswith(translated.strip())
     rows = dict(line.split(maxsplit=1) for line in lines[2:])
-    assert rows["see"].startswith("ve 0.")  # of veo
+    assert rows["see"].startswith("veo 0.")
     assert [line.split()[0] for line in forced.splitlines()[2:]] == ["I", "see", "it", "."]
     assert found.stderr.count(needs("PyTorch", "train")) == 2
 

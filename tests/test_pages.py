@@ -123,7 +123,7 @@ def test_python_in_readme_runs() -> None:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(block, {})
-    assert printed.getvalue().startswith("Where's the dog? ")
+    assert printed.getvalue().startswith("Where is the dog? ")
 
 
 def test_first_example_of_readme_prints_what_it_says(
