@@ -190,7 +190,7 @@ def test_page_works_in_a_subfolder_and_in_int8(
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < MOST_BYTES
     with hosted(tmp_path) as (url, _), opened(browser, f"{url}some/folder/") as page:
-        assert translated(page, "Hola. ¿Dónde está el perro?") == "Hello. Where's the dog?"
+        assert translated(page, "Hola. ¿Dónde está el perro?") == "Hello. Where is the dog?"
         page.evaluate("async () => { await navigator.serviceWorker.ready; }")
 
 
