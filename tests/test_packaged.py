@@ -216,7 +216,7 @@ def conditional(trained: Path, tmp_path: Path) -> Path:
     export(trained, run.path, ())
     config = parse_config(
         dump_config(run.config()),
-        ["model.style=conditional", "model.tie_target=true", "model.encoder_layers=2",
+        ["model.style=conditional", "model.tie_target=true", "model.encoder_layers=3",
          "model.lexical=true", "model.decoder_layers=3"],
     )  # fmt: skip
     run.config_path.write_text(dump_config(config), encoding="utf-8")

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # scripts/
 
@@ -36,12 +38,19 @@ def average(runs: Sequence[str], output: Path) -> Checkpoint:
     for run, checkpoint in zip(runs, found, strict=True):
         if checkpoint.shapes() != found[0].shapes():
             raise DataError(f"{run}: weights of other shapes than those of {runs[0]}")
-    weights = average_weights(found)
-    export(runs[0], output, ())
+    step = sum(checkpoint.step for checkpoint in found)
+    return write_run(runs[0], output, average_weights(found), step)
+
+
+def write_run(run: str, output: Path, weights: Mapping[str, Tensor], step: int) -> Checkpoint:
+    """Write these weights as the only checkpoint of a run with a run's recipe and tokenizers.
+
+    Raises as `export` does, which refuses a folder that is something else.
+    """
+    export(run, output, ())
     target = RunDirectory(output)
     remove_directory(target.checkpoints)
     target.checkpoints.mkdir()
-    step = sum(checkpoint.step for checkpoint in found)
     state = {"step": step, "validation": {}}
     return save_checkpoint(target.checkpoint_path(step), weights, {}, state)
 

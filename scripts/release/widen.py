@@ -23,16 +23,16 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # scripts/
 
+from release.average import write_run
 from seq2seq import cli
 from seq2seq.commands.options import Parser
 from seq2seq.config import ModelConfig
 from seq2seq.config.loading import dump_config, parse_config
 from seq2seq.errors import ConfigError
-from seq2seq.export import export
-from seq2seq.files import remove_directory, write_atomic
+from seq2seq.files import write_atomic
 from seq2seq.model.translation_model import TranslationModel
 from seq2seq.packaged import find_run
-from seq2seq.runs.checkpoint import Checkpoint, save_checkpoint
+from seq2seq.runs.checkpoint import Checkpoint
 from seq2seq.runs.directory import RunDirectory, find_checkpoint, run_of
 
 
@@ -53,13 +53,9 @@ def widen(run: str, output: Path, overrides: Sequence[str]) -> Checkpoint:
             f"{' '.join(overrides)}: only model.encoder_size and model.decoder_size can grow"
         )
     weights = widen_weights(checkpoint.weights(), config.model, wide.model, config.training.seed)
-    export(run, output, ())
-    target = RunDirectory(output)
-    write_atomic(target.config_path, dump_config(wide))
-    remove_directory(target.checkpoints)
-    target.checkpoints.mkdir()
-    state = {"step": checkpoint.step, "validation": {}}
-    return save_checkpoint(target.checkpoint_path(checkpoint.step), weights, {}, state)
+    made = write_run(run, output, weights, checkpoint.step)
+    write_atomic(RunDirectory(output).config_path, dump_config(wide))
+    return made
 
 
 @torch.no_grad()
@@ -96,9 +92,10 @@ def _parts(name: str, shape: Sequence[int], model: ModelConfig) -> list[tuple[in
     rows: tuple[int, ...] = (shape[0],)
     columns: tuple[int, ...] = (shape[-1],)
     if kind.endswith(("_input", "_hidden")):  # of a GRU layer
-        size = encoder if name.startswith("encoder") else decoder
-        rows, layer = (size,) * 3, int(owner[-1])
-        if kind == "weight_hidden" or (layer > 1 and size == decoder):
+        decodes, layer = name.startswith("decoder"), int(owner[-1])
+        size = decoder if decodes else encoder
+        rows = (size,) * 3
+        if kind == "weight_hidden" or (decodes and layer > 1):
             columns = (size,)
         elif layer:
             columns = memory
